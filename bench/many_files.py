@@ -31,7 +31,7 @@ from bloomseal.audit.facts.places import find_files
 from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.report import audit, judged
 from bloomseal.cli.reports import Target
-from bloomseal.evidence.collect import finished, gather
+from bloomseal.evidence.collect import Beside, finished, gather
 from bloomseal.rotation import Rewrap, rotate
 
 _FOLDER = 1_000
@@ -121,7 +121,7 @@ def bundle(folder: Path, out: Path) -> None:
         )
 
     def make() -> None:
-        made = gather(report, places, policies, paths=[str(folder)], now=now, journals=[])
+        made = gather(report, places, policies, Beside(journals=[]), paths=[str(folder)], now=now)
         finished(made, out, [], now, overwrite=True)
 
     print(

@@ -22,7 +22,7 @@ from bloomseal.audit.facts.places import Places, find_files
 from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.rendering.streamed import json_pieces
 from bloomseal.audit.report import judged
-from bloomseal.evidence.collect import finished, gather
+from bloomseal.evidence.collect import Beside, finished, gather
 from bloomseal.evidence.rotations import read_journal
 from bloomseal.keytools import KeyTools
 from bloomseal.storage.ref import FileRef
@@ -172,7 +172,7 @@ def drained(pieces: Iterable[object]) -> None:
 def test_a_bundle_about_many_files_takes_little_memory(lab: Lab, tmp_path: Path) -> None:
     def bundle(found: tuple[Report, Places]) -> None:
         report, places = found
-        made = gather(report, places, Policies(None), paths=["/lake/people"], now=NOW, journals=[])
+        made = gather(report, places, Policies(None), Beside(journals=[]), paths=["/lake/people"], now=NOW)
         finished(made, tmp_path / "bundle.zip", [], NOW, overwrite=True)
 
     bundle(report_of(lab, 10))  # what is loaded on first use stays

@@ -657,3 +657,18 @@ def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(check) == 1
     assert "altered (its checksum" in capsys.readouterr().out
     assert Policy.load(policy).for_table("people").key_policies["pii"].dual_control
+
+
+def test_the_command_lines_keys_are_the_policys_kms_or_none(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = shop.folder / "policy.toml"
+    policy.write_text(POLICY.replace("version = 1", f"version = 1\nkms = 'keyring:{shop.keyring.path}'"))
+    command = ["evidence", str(shop.table), "--out", str(shop.out), "--policy", str(policy), "--overwrite"]
+    command += ["--sign-key", str(shop.private), "--format", "json"]
+    for more, seen in (([], True), (["--without-keys"], False)):
+        assert main([*command, *more]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["looked_at"]["with_keys"] is seen
+        assert (told["looked_at"]["kms"] is not None) is seen
+        assert (items(told)["3.5.1"][1] == "not contradicted: 3 of 3 seen") is seen
+    assert main([*command, "--without-keys", "--destroyed", "pii:1"]) == 2
+    assert main([*command, "--without-keys", "--keyring", str(shop.keyring.path)]) == 2

@@ -44,7 +44,7 @@ from .versions import ask, kms_of
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Evidence", "finished", "gather", "make", "ready"]
+__all__ = ["Beside", "Evidence", "finished", "gather", "make", "ready"]
 
 _SCHEMA: Final = "evidence.schema.json"
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -71,6 +71,25 @@ class Evidence(ShownInNotebooks):
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return self.told
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a bundle is to hold beside an audit.
+
+    Attributes:
+        journals: of rotations; None: those in the usual folder that name one of the files.
+        destroyed: master key versions, ``KEY:VERSION``, for each of which a certificate is made.
+        samples: copies from before a rotation, to try whether they still open under those.
+        also: copies and backups that are searched for files under those too.
+        access_log: a JSON-lines access log, to be told in short.
+    """
+
+    journals: Sequence[str | os.PathLike[str]] | None = None
+    destroyed: Sequence[str] = ()
+    samples: Sequence[str | os.PathLike[str]] = ()
+    also: Sequence[str | os.PathLike[str]] = ()
+    access_log: str | os.PathLike[str] | None = None
 
 
 def make(
@@ -102,7 +121,7 @@ def make(
         policy: a policy, or its file, of which the bundle then holds the digest.
         table, aad_prefix, filesystem, deep, with_keys, progress: as for `bloomseal.audit.audit`.
         now: the moment that the bundle speaks of; default: this one.
-        more: `journals`, `destroyed`, `samples`, `also`, `access_log` of `gather`.
+        more: as `Beside` has them.
 
     Raises:
         MissingFileError: nothing is at one of the paths, or no data file at any.
@@ -125,11 +144,11 @@ def make(
         report,
         places,
         policies,
+        Beside(**more),
         paths=given,
         keys=keys,
         now=moment,
         look={"policy": loaded, "table": table, "aad_prefix": aad_prefix, "filesystem": filesystem},
-        **more,
     )
     return finished(evidence, out, signers, moment, overwrite=overwrite)
 
@@ -148,16 +167,12 @@ def gather(
     report: Report,
     places: Places,
     policies: Policies,
+    beside: Beside,
     *,
     paths: Sequence[str],
     now: datetime,
     keys: Any = None,
     look: Mapping[str, Any] | None = None,
-    journals: Sequence[str | os.PathLike[str]] | None = None,
-    destroyed: Sequence[str] = (),
-    samples: Sequence[str | os.PathLike[str]] = (),
-    also: Sequence[str | os.PathLike[str]] = (),
-    access_log: str | os.PathLike[str] | None = None,
 ) -> Evidence:
     """What an audit's report, journals and the KMS say, as the members of a bundle.
 
@@ -165,11 +180,6 @@ def gather(
         report, places, policies: of the audit, wherever it was done.
         paths: as they were given.
         look: arguments of `bloomseal.audit.may_destroy`.
-        journals: of rotations; None: those in the usual folder that name one of the files.
-        destroyed: master key versions, ``KEY:VERSION``, for each of which a certificate is made.
-        samples: copies from before a rotation, to try whether they still open under those.
-        also: copies and backups that are searched for files under those too.
-        access_log: a JSON-lines access log, to be told in short.
 
     Raises:
         MissingFileError: there was no data file to look at.
@@ -186,13 +196,8 @@ def gather(
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, Member] = {}
-    rotations = _rotations(journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
-    certificates = [
-        _certificate(
-            text, [*paths, *(os.fspath(path) for path in also)], samples, client, kms, keys, key_policies, look or {}
-        )
-        for text in destroyed
-    ]
+    rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
+    certificates = _certificates(beside, paths, keys, key_policies, look or {})
     members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     told = {
@@ -212,7 +217,7 @@ def gather(
         "requirements": [one for scope in seen.scopes() for one in requirements_of(scope)],
         "access": {
             "logged_by_policy": {policy.name: policy.access_log is not None for policy in tables},
-            "log": None if access_log is None else summary(access_log),
+            "log": None if beside.access_log is None else summary(beside.access_log),
         },
     }
     told = json.loads(_json(told))  # as a reader sees it, moments as text
@@ -334,28 +339,26 @@ def _rotations(
     return found
 
 
-def _certificate(
-    text: str,
-    paths: Sequence[str],
-    samples: Sequence[str | os.PathLike[str]],
-    client: Any,
-    kms: str | None,
-    keys: Any,
-    policies: Mapping[str, KeyPolicy],
-    look: Mapping[str, Any],
-) -> Certificate:
-    key, version = named_version(text)
-    return certify(
-        key,
-        version,
-        paths,
-        samples=find_files(list(samples)).files if samples else (),
-        client=client,
-        kms=kms,
-        keys=keys,
-        dual_control=key in policies and policies[key].dual_control,
-        **look,
-    )
+def _certificates(
+    beside: Beside, paths: Sequence[str], keys: Any, policies: Mapping[str, KeyPolicy], look: Mapping[str, Any]
+) -> list[Certificate]:
+    client, kms = kms_of(keys)
+    named = [named_version(text) for text in beside.destroyed]
+    samples = find_files(list(beside.samples)).files if beside.samples and named else ()
+    return [
+        certify(
+            key,
+            version,
+            [*paths, *(os.fspath(path) for path in beside.also)],
+            samples=samples,
+            client=client,
+            kms=kms,
+            keys=keys,
+            dual_control=key in policies and policies[key].dual_control,
+            **look,
+        )
+        for key, version in named
+    ]
 
 
 def _json(told: Any) -> bytes:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...errors import UsageError
+from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
@@ -50,66 +53,103 @@ def evidence() -> None:
     """
 
 
-_signing = click.option(
-    "--sign-key",
-    "sign_keys",
-    type=PATH,
-    multiple=True,
-    metavar="PEM",
-    help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
+@dataclass(frozen=True)
+class _Signing:
+    """The options by which somebody signs, as given."""
+
+    sign_keys: tuple[str, ...]
+    sign_kms: tuple[str, ...]
+
+    def signers(self) -> list[Signer]:
+        """Raises UsageError, KeyAccessError: a key that can't be had."""
+        from ...evidence import FileSigner, KmsSigner
+
+        passphrase = os.environ.get(_PASSPHRASE)
+        if self.sign_keys and passphrase == "":
+            raise UsageError(f"{_PASSPHRASE} is empty", hint="unset it")
+        files = [FileSigner(path, passphrase=passphrase) for path in self.sign_keys]
+        return [*files, *map(KmsSigner, self.sign_kms)]
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """As `bloomseal.evidence.collect.Beside`."""
+
+    journals: tuple[str, ...]
+    destroyed: tuple[str, ...]
+    samples: tuple[str, ...]
+    also: tuple[str, ...]
+    access_log: str | None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How files are looked at, by their names of `bloomseal.evidence.make`."""
+
+    policy: str | None
+    table: str | None
+    aad_prefix: str | None
+    deep: bool
+    without_keys: bool
+
+
+_SIGNING: Final = (
+    click.option(
+        "--sign-key",
+        "sign_keys",
+        type=PATH,
+        multiple=True,
+        metavar="PEM",
+        help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
+    ),
+    click.option(
+        "--sign",
+        "sign_kms",
+        multiple=True,
+        metavar="KMS#KEY",
+        help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, "
+        "pkcs11:token=LABEL#NAME. Repeatable.",
+    ),
 )
-_signing_kms = click.option(
-    "--sign",
-    "sign_kms",
-    multiple=True,
-    metavar="KMS#KEY",
-    help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, pkcs11:token=LABEL#NAME. "
-    "Repeatable.",
+_LOOK: Final = (
+    click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements."),
+    click.option("--table", metavar="NAME", help="The policy's table, where paths don't tell it."),
+    click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy."),
+    click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear."),
+    click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names."),
 )
+_BESIDE: Final = (
+    click.option(
+        "--journal",
+        "journals",
+        type=PATH,
+        multiple=True,
+        metavar="FILE",
+        help="Journal of a rotation (default: those in the usual folder that name these files). Repeatable.",
+    ),
+    click.option(
+        "--destroyed", multiple=True, metavar="KEY:VERSION", help="Make a certificate about this version. Repeatable."
+    ),
+    click.option(
+        "--sample", "samples", type=PATH, multiple=True, metavar="PATH", help="Copies to try to open under it."
+    ),
+    click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Copies and backups that must not need it."),
+    click.option("--access-log", type=PATH, metavar="FILE", help="Access log (JSON lines) to tell in short."),
+)
+_signing_options = partial(grouped, name="signing", kind=_Signing, options=_SIGNING)
 
 
 @evidence.command(_MAKE)
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="TABLE...")
 @click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-@_signing
-@_signing_kms
-@click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements.")
-@click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
-@click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
-@click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
-@click.option(
-    "--journal",
-    "journals",
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="Journal of a rotation (default: those in the usual folder that name these files). Repeatable.",
-)
-@click.option(
-    "--destroyed", multiple=True, metavar="KEY:VERSION", help="Make a certificate about this version. Repeatable."
-)
-@click.option("--sample", "samples", type=PATH, multiple=True, metavar="PATH", help="Copies to try to open under it.")
-@click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Copies and backups that must not need it.")
-@click.option("--access-log", type=PATH, metavar="FILE", help="Access log (JSON lines) to tell in short.")
+@_signing_options
+@partial(grouped, name="how", kind=_Look, options=_LOOK)
+@partial(grouped, name="beside", kind=_Beside, options=_BESIDE)
 @key_options
 @common_options()
 def make_bundle(
-    paths: tuple[str, ...],
-    out: str,
-    overwrite: bool,
-    sign_keys: tuple[str, ...],
-    sign_kms: tuple[str, ...],
-    policy: str | None,
-    table_name: str | None,
-    aad_prefix: str | None,
-    deep: bool,
-    journals: tuple[str, ...],
-    destroyed: tuple[str, ...],
-    samples: tuple[str, ...],
-    also: tuple[str, ...],
-    access_log: str | None,
-    keys: KeyOptions,
+    paths: tuple[str, ...], out: str, overwrite: bool, signing: _Signing, how: _Look, beside: _Beside, keys: KeyOptions
 ) -> int:
     """Look at each TABLE (files, folders, Delta and Iceberg tables) and write the bundle.
 
@@ -118,24 +158,23 @@ def make_bundle(
     """
     from ...evidence import make
 
-    signers = _signers(sign_keys, sign_kms)
+    if how.without_keys and (keys.said() is not None or beside.destroyed):
+        raise UsageError("--without-keys goes neither with keys nor with --destroyed")
+    signers = signing.signers()
     with progress("Looking") as tell:
         found = make(
             list(paths),
             out,
             signers=signers,
             overwrite=overwrite,
-            keys=keys.reading(policy=policy is not None),
-            policy=policy,
-            table=table_name,
-            aad_prefix=aad_prefix,
-            deep=deep,
-            journals=journals or None,
-            destroyed=destroyed,
-            samples=samples,
-            also=also,
-            access_log=access_log,
+            keys=None if how.without_keys else keys.reading(policy=how.policy is not None),
+            policy=how.policy,
+            table=how.table,
+            aad_prefix=how.aad_prefix,
+            deep=how.deep,
+            with_keys=not how.without_keys,
             progress=tell,
+            **vars(beside) | {"journals": beside.journals or None},
         )
     told = found.told
     if State.current().json:
@@ -150,14 +189,11 @@ def make_bundle(
 
 @evidence.command("sign")
 @click.argument("bundle", type=PATH, metavar="BUNDLE")
-@_signing
-@_signing_kms
+@_signing_options
 @click.option("--signature", type=PATH, metavar="FILE", help="A signature over manifest.json that was made elsewhere.")
 @click.option("--public-key", type=PATH, metavar="PEM", help="Its signer's public key.")
 @common_options()
-def sign(
-    bundle: str, sign_keys: tuple[str, ...], sign_kms: tuple[str, ...], signature: str | None, public_key: str | None
-) -> int:
+def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str | None) -> int:
     """Add a signature to BUNDLE, whose members are compared with its manifest first.
 
     Whoever else has a key signs the bytes of manifest.json (unzip -p BUNDLE manifest.json), by Ed25519, or by ECDSA
@@ -165,9 +201,9 @@ def sign(
     """
     from ...evidence import Detached, add_signature
 
-    if (signature is None) != (public_key is None) or not (sign_keys or sign_kms or signature):
+    if (signature is None) != (public_key is None) or not (signing.sign_keys or signing.sign_kms or signature):
         raise UsageError("a signature comes by --sign-key, by --sign, or by --signature and --public-key")
-    signers = _signers(sign_keys, sign_kms)
+    signers = signing.signers()
     if signature is not None and public_key is not None:
         signers.append(Detached(signature, public_key))
     signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
@@ -316,12 +352,3 @@ def _content(data: bytes) -> dict[str, Any] | None:
 
 def _day(moment: str | None) -> str:
     return moment[:10] if moment else ""
-
-
-def _signers(files: tuple[str, ...], kms: tuple[str, ...]) -> list[Signer]:
-    from ...evidence import FileSigner, KmsSigner
-
-    passphrase = os.environ.get(_PASSPHRASE)
-    if files and passphrase == "":
-        raise UsageError(f"{_PASSPHRASE} is empty", hint="unset it")
-    return [*(FileSigner(path, passphrase=passphrase) for path in files), *map(KmsSigner, kms)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...audit.facts.policies import Policies
 from ...evidence.bundle.signing import Signer
-from ...evidence.collect import Evidence, finished, gather, ready
+from ...evidence.collect import Beside, Evidence, finished, gather, ready
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from .audit import looked
@@ -58,10 +58,10 @@ def evidence(
         report,
         places,
         Policies(chosen),
+        Beside(**more),
         paths=[inside],
         keys=chosen.keys if with_keys else None,
         now=moment,
         look={"policy": chosen, "filesystem": open_filesystem(base)},
-        **more,
     )
     return finished(found, out, signers, moment, overwrite=overwrite)
