@@ -84,8 +84,8 @@ def enable(
             that Spark runs Python workers with.
         jar: the key bridge, from ``bloomseal spark jar``. Default: compiled once and kept in the user's cache.
         timeout: seconds that one key may take, retries included.
-        cache_lifetime: seconds that unwrapped keys are kept, by the helper alone, and that parquet-java seals new files
-            under one key encryption key; a right that was withdrawn goes on working for as long.
+        cache_lifetime: seconds that unwrapped keys are kept by the helper, and that parquet-java seals new files under
+            one key encryption key; a right that was withdrawn goes on working for as long, and for a minute more.
         refuse_plaintext: more places where Spark's writers begin no file but a sealed one, whatever its format:
             folders, or True: everywhere. A plain write, a misspelt option and an ``INSERT`` into a table of the catalog
             without the options of `protect_table` fail there before a row is written or removed.

@@ -7,8 +7,6 @@ import java.io.IOException;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import java.util.HashMap;
-import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -20,7 +18,8 @@ import org.apache.parquet.crypto.keytools.KeyToolkit;
 /**
  * The data keys of one file, from its key material. The KMS unwraps each key encryption key under the master key that the material names,
  * whatever id it has. A reader that caches keys by id takes somebody's own key for one under a master key that he may not use: he names
- * that master key beside his id. What is remembered, here for one file and by the key helper for all, goes by master key and wrapped bytes.
+ * that master key beside his id. What is remembered, by the bridge for a minute and by the key helper, goes by master key and wrapped
+ * bytes.
  *
  * Where BLOOMSEAL_ACCESS_LOG names a log, a key is handed out after its entry is written, and not at all where that fails.
  *
@@ -38,7 +37,6 @@ final class FileKeys implements DecryptionKeyRetriever {
 
   private final Configuration configuration;
   private final Path file;
-  private final Map unwrapped = new HashMap();
   private JsonNode beside;
 
   FileKeys(Configuration configuration, Path file) {
@@ -90,11 +88,12 @@ final class FileKeys implements DecryptionKeyRetriever {
   }
 
   private byte[] key(JsonNode material) {
+    KeyBridge bridge = KeyBridge.of(configuration);
     String masterKey = text(material, "masterKeyID");
     String wrapped = text(material, "wrappedDEK");
     byte[] key;
     if (flag(material, "doubleWrapping")) {
-      byte[] kek = unwrap(text(material, "wrappedKEK"), masterKey);
+      byte[] kek = bridge.unwrapKey(text(material, "wrappedKEK"), masterKey);
       try {
         key = KeyToolkit.decryptKeyLocally(wrapped, kek, Base64.getDecoder().decode(text(material, "keyEncryptionKeyID")));
       } catch (RuntimeException e) {
@@ -103,20 +102,10 @@ final class FileKeys implements DecryptionKeyRetriever {
             + " does not open: another key wrapped it, or it was altered");
       }
     } else {
-      key = unwrap(wrapped, masterKey);
+      key = bridge.unwrapKey(wrapped, masterKey);
     }
     if (key.length != 16 && key.length != 24 && key.length != 32) {
       throw bad("a data key of " + key.length + " bytes; AES keys have 16, 24 or 32");
-    }
-    return key;
-  }
-
-  private byte[] unwrap(String wrapped, String masterKey) {
-    String name = masterKey + "\n" + wrapped;
-    byte[] key = (byte[]) unwrapped.get(name);
-    if (key == null) {
-      key = KeyBridge.of(configuration).unwrapKey(wrapped, masterKey);
-      unwrapped.put(name, key);
     }
     return key;
   }

@@ -3,28 +3,19 @@ package bloomseal.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.InputStreamReader;
-import java.io.OutputStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
-import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Iterator;
-import java.util.List;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Properties;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.logging.log4j.Level;
@@ -33,7 +24,6 @@ import org.apache.parquet.crypto.KeyAccessDeniedException;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.KmsClient;
 import org.apache.spark.SparkFiles;
-import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
@@ -49,13 +39,15 @@ import org.slf4j.LoggerFactory;
 public final class KeyBridge implements KmsClient {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map BRIDGES = new ConcurrentHashMap();
-
-    /** Bytes of a request, as the helper has it: what a file makes longer is not sent. */
-    private static final int LONGEST_REQUEST = 512 * 1024;
-
     private static final int LONGEST_NAME = 200;
-    private static final int LONGEST_MESSAGE = 4000;
 
+    /** Unwrapped keys stay here for a minute, or for the lifetime that was given if it is shorter. */
+    private static final int KEPT_SECONDS = 60;
+    private static final int KEPT_KEYS = 10000;
+
+    /** By master key and wrapped bytes, which prove a key; an id that a file claims proves none. {nanoseconds of its end, the key}. */
+    private final LinkedHashMap kept = new LinkedHashMap();
+    private long keptNanos;
     private String settings;
     private String python;
     private long millis;
@@ -70,6 +62,7 @@ public final class KeyBridge implements KmsClient {
         node.put("timeout", seconds);
         node.put("lifetime", given.get("lifetime").asInt());
         settings = node.toString();
+        keptNanos = 1000000000L * Math.min(KEPT_SECONDS, given.get("lifetime").asInt());
         python = given.get("python").textValue();
         // The helper keeps its own time; this is for one that is stuck, or that takes long to start.
         millis = 1000L * (seconds + 30);
@@ -88,7 +81,7 @@ public final class KeyBridge implements KmsClient {
         try {
             byte[] text = Files.readAllBytes(new File(SparkFiles.get("bloomseal-" + digest + ".json")).toPath());
             StringBuilder hex = new StringBuilder();
-            byte[] hash = MessageDigest.getInstance("SHA-256").digest(text);
+            byte[] hash = sha256(text);
             for (int i = 0; i < hash.length; i++) {
                 hex.append(String.format("%02x", new Object[] {Byte.valueOf(hash[i])}));
             }
@@ -98,6 +91,12 @@ public final class KeyBridge implements KmsClient {
             return JSON.readTree(text);
         } catch (IOException e) {
             throw new ParquetCryptoRuntimeException("no KMS is configured: bloomseal.spark.enable gave this application no such settings");
+        }
+    }
+
+    private static byte[] sha256(byte[] text) {
+        try {
+            return MessageDigest.getInstance("SHA-256").digest(text);
         } catch (GeneralSecurityException e) {
             throw new ParquetCryptoRuntimeException("this Java has no SHA-256");
         }
@@ -117,7 +116,40 @@ public final class KeyBridge implements KmsClient {
     }
 
     public byte[] unwrapKey(String wrapped, String masterKey) throws KeyAccessDeniedException {
-        return Base64.getDecoder().decode(ask("unwrap", masterKey, "wrapped", wrapped, "key"));
+        String asked = masterKey.length() + ":" + masterKey + wrapped;
+        ByteBuffer name = ByteBuffer.wrap(sha256(asked.getBytes(StandardCharsets.UTF_8)));
+        byte[] key = keptKey(name);
+        if (key == null) {
+            key = Base64.getDecoder().decode(ask("unwrap", masterKey, "wrapped", wrapped, "key"));
+            if (keptNanos > 0) {
+                keep(name, key);
+            }
+        }
+        return (byte[]) key.clone();
+    }
+
+    private byte[] keptKey(ByteBuffer name) {
+        synchronized (kept) {
+            // All are kept for as long, so the oldest come first.
+            Iterator oldest = kept.values().iterator();
+            while (oldest.hasNext() && ((Long) ((Object[]) oldest.next())[0]).longValue() - System.nanoTime() <= 0) {
+                oldest.remove();
+            }
+            Object[] found = (Object[]) kept.get(name);
+            return found == null ? null : (byte[]) found[1];
+        }
+    }
+
+    private void keep(ByteBuffer name, byte[] key) {
+        synchronized (kept) {
+            kept.remove(name);
+            kept.put(name, new Object[] {Long.valueOf(System.nanoTime() + keptNanos), key});
+            if (kept.size() > KEPT_KEYS) {
+                Iterator oldest = kept.keySet().iterator();
+                oldest.next();
+                oldest.remove();
+            }
+        }
     }
 
     /** The bridge of a session, by its configuration; one for each settings that the application was given. */
@@ -134,29 +166,7 @@ public final class KeyBridge implements KmsClient {
 
     /** A name out of a file, for messages and logs: quoted, of bounded length, and safe to show. */
     static String shown(String name) {
-        return "'" + safe(name.length() <= LONGEST_NAME ? name : name.substring(0, LONGEST_NAME - 3) + "...", LONGEST_NAME) + "'";
-    }
-
-    /** As safe_text in bloomseal/_text.py: nothing that forges a line of a log, passes for another name or steers a terminal. */
-    private static String safe(String text, int longest) {
-        StringBuilder shown = new StringBuilder();
-        int length = Math.min(text.length(), longest);
-        for (int at = 0; at < length;) {
-            int code = text.codePointAt(at);
-            at += Character.charCount(code);
-            if (code == ' ' || isPrintable(Character.getType(code))) {
-                shown.appendCodePoint(code);
-            } else {
-                shown.append(String.format(code < 0x10000 ? "\\u%04x" : "\\U%08x", new Object[] {Integer.valueOf(code)}));
-            }
-        }
-        return length < text.length() ? shown + " ..." : shown.toString();
-    }
-
-    private static boolean isPrintable(int type) {
-        return type != Character.CONTROL && type != Character.FORMAT && type != Character.SURROGATE && type != Character.PRIVATE_USE
-                && type != Character.UNASSIGNED && type != Character.LINE_SEPARATOR && type != Character.PARAGRAPH_SEPARATOR
-                && type != Character.SPACE_SEPARATOR;
+        return "'" + KeyHelper.safe(name.length() <= LONGEST_NAME ? name : name.substring(0, LONGEST_NAME - 3) + "...") + "'";
     }
 
     /** Has the helper write an entry of the access log; {@code why} where the key was refused. */
@@ -182,7 +192,7 @@ public final class KeyBridge implements KmsClient {
     }
 
     private static String reason(JsonNode answer) {
-        return answer.hasNonNull("message") ? safe(answer.get("message").asText(), LONGEST_MESSAGE) : "the key helper gave no reason";
+        return answer.hasNonNull("message") ? KeyHelper.safe(answer.get("message").asText()) : "the key helper gave no reason";
     }
 
     private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
@@ -236,222 +246,10 @@ public final class KeyBridge implements KmsClient {
         synchronized (shared) {
             Function helper = (Function) shared.get(name);
             if (helper == null) {
-                helper = new Helper(python);
+                helper = new KeyHelper(python);
                 shared.put(name, helper);
             }
             return helper;
-        }
-    }
-
-    /** Keeps a helper process running: started on the first request, again after it died, ended with the JVM. */
-    private static final class Helper implements Function {
-        private final String python;
-        private Conversation current;
-
-        Helper(String python) {
-            this.python = python;
-        }
-
-        /** {request without its id, milliseconds to wait} to the answer; IllegalStateException with the reason if there is none. */
-        public Object apply(Object argument) {
-            String request = (String) ((Object[]) argument)[0];
-            long millis = ((Long) ((Object[]) argument)[1]).longValue();
-            IOException failure = null;
-            // Wrapping and unwrapping may be repeated, so one that was cut off by the helper's end is asked again.
-            for (int attempt = 0; attempt < 2; attempt++) {
-                try {
-                    return conversation().ask(request, millis);
-                } catch (IOException e) {
-                    failure = e;
-                }
-            }
-            throw new IllegalStateException(failure.getMessage());
-        }
-
-        private synchronized Conversation conversation() throws IOException {
-            if (current == null || current.ended) {
-                current = new Conversation(python);
-            }
-            return current;
-        }
-    }
-
-    /** One helper process, from its start to its end. Many tasks talk with it at the same time. */
-    private static final class Conversation implements Runnable {
-        private static final Logger LOG = LoggerFactory.getLogger("bloomseal.spark.KeyHelper");
-
-        volatile boolean ended;
-        private volatile boolean greeted;
-        private volatile String lastWords = "";
-        private final String python;
-        private final Process process;
-        private final OutputStream requests;
-        private final Map waiting = new ConcurrentHashMap();
-        private final AtomicLong ids = new AtomicLong();
-        private final Thread hook;
-        private final Thread remarks;
-
-        Conversation(String python) throws IOException {
-            this.python = python;
-            List command = new ArrayList();
-            command.add(python);
-            command.add("-P"); // what stands in the working directory must not be imported
-            command.add("-m");
-            command.add("bloomseal.keytools.helper");
-            process = new ProcessBuilder(command).start();
-            requests = process.getOutputStream();
-            hook = new Thread(new Ending(this), "bloomseal key helper: end");
-            try {
-                Runtime.getRuntime().addShutdownHook(hook);
-            } catch (IllegalStateException e) {
-                process.destroyForcibly();
-                throw new IOException("the JVM is shutting down");
-            }
-            remarks = start(new Remarks(this), "bloomseal key helper: remarks");
-            start(this, "bloomseal key helper: answers");
-            LOG.info("started the key helper, process " + process.pid());
-        }
-
-        String ask(String request, long millis) throws IOException {
-            Long id = Long.valueOf(ids.incrementAndGet());
-            CompletableFuture answer = new CompletableFuture();
-            waiting.put(id, answer);
-            try {
-                byte[] line = ("{\"id\":" + id + "," + request.substring(1) + "\n").getBytes(StandardCharsets.UTF_8);
-                if (line.length > LONGEST_REQUEST) {
-                    throw new IllegalStateException("a request of " + line.length + " bytes; the limit is " + LONGEST_REQUEST + " [invalid]");
-                }
-                synchronized (requests) {
-                    requests.write(line);
-                    requests.flush();
-                }
-                if (ended) {
-                    throw gone();
-                }
-                return (String) answer.get(millis, TimeUnit.MILLISECONDS);
-            } catch (TimeoutException e) {
-                // At once, and not only where its output ends: who asks next must not be told to talk with it.
-                ended = true;
-                process.destroyForcibly();
-                throw new IllegalStateException("the key helper did not answer within " + (millis / 1000) + " s [unreachable]");
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                throw new IllegalStateException("interrupted while waiting for the key helper");
-            } catch (ExecutionException e) {
-                throw gone();
-            } catch (IOException e) {
-                throw gone();
-            } finally {
-                waiting.remove(id);
-            }
-        }
-
-        private IOException gone() {
-            if (greeted) {
-                return new IOException("the key helper ended; the log may say why [unreachable]");
-            }
-            hearItOut();
-            // Nothing secret has passed yet, so its own words may be told.
-            return new IOException("the key helper did not start with " + python + ": " + lastWords
-                    + ". Bloomseal must be installed for that interpreter on every machine; enable(python=...) names another [unusable]");
-        }
-
-        /** Waits for a dying process's last words; ending it by force would close the stream that has them. */
-        private void hearItOut() {
-            try {
-                process.waitFor(2, TimeUnit.SECONDS);
-                remarks.join(2000);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-        }
-
-        /** Hands out answers until there are no more. */
-        public void run() {
-            try {
-                BufferedReader reader = reader(process.getInputStream());
-                for (String line = reader.readLine(); line != null; line = reader.readLine()) {
-                    JsonNode answer = JSON.readTree(line);
-                    if (!greeted) {
-                        if (!answer.hasNonNull("protocol") || answer.get("protocol").asInt() != 1) {
-                            LOG.error("the key helper speaks another protocol; install one version of Bloomseal everywhere");
-                            break;
-                        }
-                        greeted = true;
-                    } else if (answer.hasNonNull("id")) {
-                        CompletableFuture asked = (CompletableFuture) waiting.get(Long.valueOf(answer.get("id").asLong()));
-                        if (asked != null) {
-                            asked.complete(line);
-                        }
-                    }
-                }
-            } catch (IOException e) {
-                LOG.warn("the key helper's answers broke off"); // without the cause, which could quote one
-            }
-            ended = true;
-            hearItOut();
-            process.destroyForcibly();
-            try {
-                Runtime.getRuntime().removeShutdownHook(hook);
-            } catch (IllegalStateException e) {
-                return; // the JVM is ending as well
-            }
-            LOG.warn("the key helper has ended; it is started again when it is needed");
-            Iterator left = waiting.values().iterator();
-            while (left.hasNext()) {
-                ((CompletableFuture) left.next()).completeExceptionally(new IOException("ended"));
-            }
-        }
-
-        private static BufferedReader reader(InputStream stream) {
-            return new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8));
-        }
-
-        private static Thread start(Runnable work, String name) {
-            Thread thread = new Thread(work, name);
-            thread.setDaemon(true);
-            thread.start();
-            return thread;
-        }
-
-        /** Passes the helper's standard error on to the log. */
-        private static final class Remarks implements Runnable {
-            private final Conversation of;
-
-            Remarks(Conversation of) {
-                this.of = of;
-            }
-
-            public void run() {
-                try {
-                    BufferedReader reader = reader(of.process.getErrorStream());
-                    for (String line = reader.readLine(); line != null; line = reader.readLine()) {
-                        of.lastWords = safe(line, LONGEST_MESSAGE);
-                        LOG.warn(of.lastWords);
-                    }
-                } catch (IOException e) {
-                    LOG.debug("the key helper's remarks broke off");
-                }
-            }
-        }
-
-        /** At the JVM's end: no more requests, and no process left behind. */
-        private static final class Ending implements Runnable {
-            private final Conversation of;
-
-            Ending(Conversation of) {
-                this.of = of;
-            }
-
-            public void run() {
-                try {
-                    of.requests.close();
-                    of.process.waitFor(3, TimeUnit.SECONDS);
-                } catch (Exception e) {
-                    LOG.debug("the key helper's input was closed already");
-                }
-                of.process.destroyForcibly();
-            }
         }
     }
 }
