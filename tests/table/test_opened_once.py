@@ -309,3 +309,34 @@ def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: py
     monkeypatch.setattr(Fragment, "pieces", read)
     assert table_of(folder).scan(filters=[("id", "==", "4-99")], threads=4).read_all().num_rows == 1
     assert threads == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("wide_from", [1, 5, 9])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_whose_floats_differ_are_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide_from: int, threads: int
+) -> None:
+    """What a value means in the table is settled before all rows were decoded for another meaning."""
+    for i in range(10):
+        kind = pa.float32() if i < wide_from else pa.float64()
+        bs.write_table(pa.table({"x": pa.array([0.5, 0.1], kind), "i": [i, i]}), tmp_path / f"{i}.parquet")
+    decoded = []
+    scan_part = bs.SealedFile.scan_part
+
+    def counted(self: bs.SealedFile, plan: Any, part: int) -> pa.Table | None:
+        decoded.append(self.path)
+        return scan_part(self, plan, part)
+
+    monkeypatch.setattr(bs.SealedFile, "scan_part", counted)
+    table = bs.open_table(tmp_path)
+    found = table.read(filters=[("x", ">=", 0.1)], threads=threads)
+    assert found.column("i").to_pylist() == [i for i in range(10) for _ in range(2)]
+    assert len(decoded) <= 10 + 2 * threads
+    expected = [
+        i
+        for i in range(10)
+        for x in (0.5, 0.1)
+        if (float(pa.scalar(x, pa.float32()).as_py()) if i < wide_from else x) <= 0.1
+    ]
+    found = table.read(filters=[("x", "<=", 0.1)], threads=threads)
+    assert found.column("i").to_pylist() == expected

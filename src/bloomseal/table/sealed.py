@@ -321,7 +321,10 @@ class SealedTable(ShownInNotebooks):
     def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
         left = narrowed(query, self._indexes)
         try:
-            return left, side_by_side(query.answer, left.numbers, threads, handing_over=self._parts.local)
+            turns = query.turns(left.numbers)
+            answers = side_by_side(query.answer, turns, threads, handing_over=self._parts.local)
+            of = dict(zip(turns, answers, strict=True))
+            return left, [of[number] for number in left.numbers]
         finally:
             self._parts.opened.close()
 

@@ -114,6 +114,11 @@ class Condition:
                 self._ask_known(found, table)
 
     @property
+    def bound(self) -> bool:
+        """Is it bound to the table's schema?"""
+        return self._bound is not None
+
+    @property
     def tree(self) -> said.Condition | None:
         """What it was made of; None: nothing is asked."""
         return self._tree

@@ -235,6 +235,8 @@ class Query:
             self.condition.bind(named, leaves_of(named))
         self.kept: dict[int, Kept] = {}
         self.learnt: dict[Hashable, Learnt] = {}
+        self._seen: list[Shape] = []
+        self._differ = False
 
     def likeness(self, number: int, file: SealedFile) -> Hashable:
         """Equal for files of which the same is asked; None: nothing tells."""
@@ -257,11 +259,29 @@ class Query:
         return list(every) if opens else [one for one in every if self.condition.may_hold(one)]
 
     def answer(self, number: int) -> Answer:
-        """The matching rows of one file."""
+        """The matching rows of one file; not of one after which files are seen to differ, see `differs`: all of them
+        are then asked once more.
+        """
         fragment = Fragment(self, number)
         with fragment.file:
-            tables = [rows for group in fragment.groups if (rows := fragment.rows(group)) is not None]
+            tables: list[pa.Table] = []
+            for group in fragment.groups:
+                if self._seen_to_differ(fragment.shape):
+                    break
+                if (rows := fragment.rows(group)) is not None:
+                    tables.append(rows)
             return Answer(fragment.shape, tables, fragment.plan.stats)
+
+    def turns(self, numbers: Sequence[int]) -> Sequence[int]:
+        """In which order to ask files. A column's type changes at some time, so the last one tells first."""
+        first, last = numbers[:1], numbers[1:][-1:]
+        return [*first, *last, *numbers[1:-1]] if self.condition.columns and not self.condition.bound else numbers
+
+    def _seen_to_differ(self, shape: Shape) -> bool:
+        if not self.condition.bound and shape.filtered not in [one.filtered for one in self._seen]:
+            self._seen.append(shape)
+            self._differ = self.differs(self._seen)
+        return self._differ
 
     def shape_of(self, number: int) -> Shape:
         """What one file has of the columns."""
