@@ -78,3 +78,10 @@ def test_each_row_has_a_source() -> None:
 )
 def test_who_created_a_parquet_file(created_by: str, application: str, version: str | None) -> None:
     assert application_and_version(created_by) == (application, version)
+
+
+def test_versions_that_an_orc_format_counts() -> None:
+    for claim, good in ((Claim.ORC_MOMENTS, 6), (Claim.ORC_TEXT_BOUNDS, 1)):
+        told = [known_wrong(claim, "ORC writer version", str(version)) is None for version in range(10)]
+        assert told == [version >= good for version in range(10)]
+        assert known_wrong(claim, "ORC C++", None) is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 __all__ = ["KNOWN_WRONG", "Claim", "KnownWrong", "application_and_version", "known_wrong"]
@@ -17,6 +18,7 @@ Version = tuple[int, int, int]
 _VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII | re.DOTALL)
 _UNRELEASED: Final = ("-", ".dev", "a", "b", "rc")
 _LONGEST: Final = 256
+_REMEMBERED: Final = 64
 _SEEN: Final = "seen in its files"
 """The source of a row of which no bug is public."""
 _COMPRESSED: Final = "it compresses data pages V2 and says that it does not"
@@ -31,6 +33,8 @@ class Claim(Enum):
     ORC_FLOAT_FILTERS = "ORC: Bloom filters over FLOAT"
     ORC_TINYINT_FILTERS = "ORC: Bloom filters over TINYINT"
     ORC_CHAR_FILTERS = "ORC: Bloom filters over CHAR"
+    ORC_MOMENTS = "ORC: Bloom filters and bounds of moments"
+    ORC_TEXT_BOUNDS = "ORC: bounds of texts"
     PARQUET_NULL_COUNTS = "Parquet: numbers of nulls"
     PARQUET_V2_IN_CLEAR = "Parquet: data pages V2 without compression"
     PARQUET_CHUNK_SIZES = "Parquet: sizes of column chunks"
@@ -67,6 +71,9 @@ KNOWN_WRONG: Final = (
     KnownWrong(Claim.ORC_FLOAT_FILTERS, "ORC C++", "it hashes doubles and stores them as floats", _SEEN),
     KnownWrong(Claim.ORC_TINYINT_FILTERS, "ORC C++", "its filters over tinyint miss values", _SEEN),
     KnownWrong(Claim.ORC_CHAR_FILTERS, "ORC C++", "its filters over char miss values", _SEEN),
+    # Writers but the C++ one are told by the number that the format calls the writer's version.
+    KnownWrong(Claim.ORC_MOMENTS, "ORC writer version", "timestamps are by its time zone", "ORC-135", before=(6, 0, 0)),
+    KnownWrong(Claim.ORC_TEXT_BOUNDS, "ORC writer version", "it merges bounds wrongly", "HIVE-8732", before=(1, 0, 0)),
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp-arrow", _NO_NULL_SEEN, "ARROW-12513", before=(5, 0, 0)),
     # Arrow's C++ writer, as its first versions called themselves.
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp", _NO_NULL_SEEN, "ARROW-12513"),
@@ -78,6 +85,7 @@ KNOWN_WRONG: Final = (
 )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def known_wrong(claim: Claim, application: str, version: str | None) -> KnownWrong | None:
     """Why what a writer says does not count; None where it does.
 

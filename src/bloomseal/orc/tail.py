@@ -11,6 +11,7 @@ from .._cached import cached_property
 from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
 from ..storage.source import Source
+from ..writers import Claim, KnownWrong, known_wrong
 from .chunks import Compression, InPlace, inflate, inflate_in_place
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
@@ -101,10 +102,11 @@ class Tail:
         """Those of leaves of which the file has an encrypted form. A section about encryption may name none of them."""
         self.stripes = _stripes(footer, self.row_index_stride, metadata[0] - statistics, self.encryption)
 
-    @property
-    def application(self) -> str:
-        """The writer, as `bloomseal.writers` spells it."""
-        return {Writer.JAVA: "ORC Java", Writer.CPP: "ORC C++", None: ""}[self.writer]
+    def known_wrong(self, claim: Claim) -> KnownWrong | None:
+        """Why what the file's writer says does not count; None where it does."""
+        if self.writer is Writer.CPP:
+            return known_wrong(claim, "ORC C++", self.software)
+        return known_wrong(claim, "ORC writer version", str(self.writer_version))
 
     def variant_at(self, column: Column, variant: int | None) -> int | None:
         """The variant of a column around a leaf that is read from this variant: that one, or None for a column in clear

@@ -23,7 +23,7 @@ def test_no_value_that_is_there_is_absent() -> None:
         texts = [text for _, text in ROWS]
         (answer,) = file.probe("c", texts)
         assert answer.verdicts == [Verdict.NO_FILTER] * len(ROWS)
-        assert str(answer.untrusted).endswith("char filters miss values")
+        assert str(answer.untrusted).endswith("filters over char miss values (seen in its files)")
         (truth,) = file.filter(0, "c") or []
         asked = Asked(texts, file.schema.leaf("c"), zone="", hybrid=False)
         assert asked.maybe_in(truth).sum() < 20, "the file no longer shows it"
@@ -36,6 +36,6 @@ def test_no_value_that_is_there_is_absent() -> None:
 def test_no_filter_is_added_that_nobody_would_believe(tmp_path: Path) -> None:
     path = tmp_path / "char.orc"
     path.write_bytes(PLACE.read_bytes())
-    with pytest.raises((UnsupportedError, UsageError, PolicyError), match="char filters"):
+    with pytest.raises((UnsupportedError, UsageError, PolicyError), match="filters over char"):
         orc.attach_filters(path, {"c": bs.FilterSpec(fpp=0.01)})
     assert path.read_bytes() == PLACE.read_bytes()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...writers import Claim, KnownWrong, known_wrong
+from ...writers import Claim, KnownWrong
 from ..filters import FilterKind
 from ..schema import MOMENTS, Column, Kind
 from ..tail import Tail, Writer
 
 __all__ = ["known_wrong_filters", "timestamps_untrusted", "why_untrusted"]
 
-_ORC_135: Final = 6
-"""The writer version of the Java writer that first hashed timestamps independently of the zone."""
 _OLD_TEXTS: Final = (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.DECIMAL)
 _CLAIMS: Final = {
     Kind.FLOAT: Claim.ORC_FLOAT_FILTERS,
     Kind.BYTE: Claim.ORC_TINYINT_FILTERS,
     Kind.CHAR: Claim.ORC_CHAR_FILTERS,
+    **dict.fromkeys(MOMENTS, Claim.ORC_MOMENTS),
 }
 """What more is asked about filters over columns of a kind."""
 _UTC: Final = ("GMT", "UTC")
@@ -49,9 +48,8 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
 
 def known_wrong_filters(column: Column, tail: Tail) -> KnownWrong | None:
     """The entry about filters of this writer over this column, among writers known to be wrong."""
-    claims = [Claim.ORC_FILTERS, *([_CLAIMS[column.kind]] if column.kind in _CLAIMS else [])]
-    found = (known_wrong(claim, tail.application, tail.software) for claim in claims)
-    return next((one for one in found if one is not None), None)
+    own = _CLAIMS.get(column.kind, Claim.ORC_FILTERS) if column.kind is not None else Claim.ORC_FILTERS
+    return tail.known_wrong(Claim.ORC_FILTERS) or tail.known_wrong(own)
 
 
 def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:
@@ -64,9 +62,8 @@ def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:
         return "untrusted: hash inputs of this writer are not known"
     if column.kind is Kind.TIMESTAMP and not zone:
         return "untrusted: the file does not name the time zone that its timestamps are of"
-    if tail.writer is Writer.JAVA:
-        old = tail.writer_version < _ORC_135
-        return "untrusted: timestamps were hashed by the writer's time zone" if old else None
-    if column.kind is Kind.TIMESTAMP and zone not in _UTC:
+    if (known := tail.known_wrong(Claim.ORC_MOMENTS)) is not None:
+        return f"untrusted: {known}"
+    if tail.writer is Writer.CPP and column.kind is Kind.TIMESTAMP and zone not in _UTC:
         return "untrusted: this writer's timestamps in a time zone other than UTC"
     return None

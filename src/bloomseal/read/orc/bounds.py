@@ -13,12 +13,11 @@ from ...orc.asking.trust import timestamps_untrusted
 from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import INTEGER_BITS, MOMENTS, Kind
-from ...orc.tail import Tail, Writer
+from ...orc.tail import Tail
+from ...writers import Claim
 
 __all__ = ["NOTHING_SAID", "Said", "said"]
 
-_HIVE_8732: Final = 1
-"""The writer version of the Java writer that first merged the bounds of texts rightly."""
 _SURE_FROM: Final = -2_208_988_800_000
 """1900-01-01 in milliseconds: before it writers differ in calendars and local mean times."""
 _SLACK: Final = 2 * 3_600_000
@@ -69,7 +68,7 @@ def _between(
         return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
     if kind in (Kind.STRING, Kind.VARCHAR):
         ends = Message(statistics.bytes(4))
-        sure = tail.writer is Writer.CPP or tail.writer_version >= _HIVE_8732
+        sure = tail.known_wrong(Claim.ORC_TEXT_BOUNDS) is None
         least, greatest = bytes(ends.bytes(1)), bytes(ends.bytes(2))
         return (least, greatest) if sure and 1 in ends and 2 in ends and least <= greatest else None
     if kind is Kind.BOOLEAN:
