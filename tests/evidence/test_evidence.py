@@ -241,6 +241,15 @@ def test_a_journal_of_some_files_says_nothing_of_the_others(shop: Shop) -> None:
     assert "2 files that the journal names, as they are now" in rotation["complete"]["text"]
 
 
+def test_a_file_that_cannot_be_read_may_be_the_one_that_was_missed(shop: Shop) -> None:
+    shop.rotated()
+    (shop.table / "late.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    told = shop.make()
+    (rotation,) = told["rotations"]
+    assert rotation["complete"]["text"] == "not seen: 1 files that can't be read, or not as a whole"
+    assert "1 files that can't be read, or not as a whole" in told["looked_at"]["unseen"]
+
+
 @pytest.mark.parametrize("spoil", [None, leftover, broken, gone, a_fifth_rotated])
 @pytest.mark.parametrize("keys", [True, False])
 def test_not_contradicted_is_all_seen(shop: Shop, spoil: Callable[[Shop], object] | None, keys: bool) -> None:

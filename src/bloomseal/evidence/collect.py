@@ -38,7 +38,7 @@ from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
 from .leaks import ColumnLeak, leaks_of
 from .requirements import requirements_of
-from .uses import looked_into, uses_of
+from .uses import looked_into, unreadable, uses_of
 from .versions import ask, kms_of
 
 if TYPE_CHECKING:
@@ -192,7 +192,9 @@ def gather(
     key_policies, ages = _key_policies(tables)
     uses = uses_of(report.inventory)
     versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
-    seen = Look(report, policies, tables, uses, versions, [*report.unseen, *report.hidden])
+    broken = unreadable(report.inventory)
+    unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
+    seen = Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, Member] = {}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "looked_into", "total", "uses_of"]
+__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "looked_into", "total", "unreadable", "uses_of"]
 
 FOOTER: Final = "(footer)"
 _PLACE: Final = (
@@ -121,6 +121,11 @@ def looked_into(inventory: pa.Table) -> pa.ChunkedArray:
     """Row by row: was the file's footer read? One without column chunks has to vouch for that."""
     whole = pc.or_(pc.is_valid(inventory["row_group"]), pc.fill_null(inventory["footer_verified"], False))
     return pc.and_(pc.is_null(inventory["error"]), whole)
+
+
+def unreadable(inventory: pa.Table) -> int:
+    """How many files have an error."""
+    return len(inventory.filter(pc.is_valid(inventory["error"]))["file"].unique())
 
 
 def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:

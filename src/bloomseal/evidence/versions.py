@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..audit.facts.inventory import tools_behind
 from ..errors import BloomsealError
-from ..keytools import Keyring, KeyTools, KmsAccessError, as_key_source
+from ..keytools import Keyring, KeyTools, KmsAccessError
 from ..keytools.access import raised_by
 from ..keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
-from ..keytools.pinned import PinnedKeys
 
 __all__ = ["KeyAtKms", "VersionAtKms", "ask", "kms_of"]
 
@@ -53,11 +53,7 @@ class KeyAtKms:
 
 def kms_of(keys: Any) -> tuple[Any, str | None]:
     """The KMS client behind a caller's keys, and its name; None where there is none."""
-    if keys is None:
-        return None, None
-    source = as_key_source(keys)
-    if isinstance(source, PinnedKeys):
-        source = source.tools
+    source = tools_behind(keys)
     if not isinstance(source, KeyTools):
         return None, None
     return source.kms, getattr(source.kms, "kms_name", type(source.kms).__name__)
