@@ -11,6 +11,7 @@ from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
 from ..read.file import SealedFile
 from ..read.orc.file import SealedOrcFile
+from .guarding import LEFT_OUT
 from .reading import Paths, PolicyChoice, Request, counted, with_indexes
 from .reading import read as read_table
 
@@ -79,7 +80,9 @@ def _native(frame: Any) -> list[str]:
         plan.execute().count()
     finally:
         spark.conf.set(adaptive, before)
-    told = []
+    told = [
+        f"left out:    {what} ({name})" for name, what in LEFT_OUT.items() if spark.conf.get(name, "false") == "true"
+    ]
     for scan in scans:
         location, asked = scan.relation().location(), scan.dataFilters()
         names = {str(name) for i in range(asked.size()) for name in _references(asked.apply(i))}

@@ -17,7 +17,7 @@ from .versions import file_sink_keeps_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Places", "commit_protocols", "deletes_late", "guard_of", "watch_catalog"]
+__all__ = ["LEFT_OUT", "Places", "commit_protocols", "deletes_late", "guard_of", "watch_catalog"]
 
 Places = Iterable[str | os.PathLike[str]]
 
@@ -28,6 +28,12 @@ _SPARKS: Final = {
     _BATCH: "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
     _STREAM: "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol",
 }
+
+LEFT_OUT: Final = {
+    "spark.sql.files.ignoreCorruptFiles": "Spark would leave out sealed files that don't open; they are refused",
+    "spark.sql.files.ignoreMissingFiles": "rows of files that somebody removes during a query are left out silently",
+}
+"""Settings by which a read of Spark's own has fewer rows, and no error."""
 
 
 def guard_of(

@@ -40,7 +40,7 @@ KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "Measures.java", "Figures.java", "KeyHelper.java", "KeyBridge.java", "FileKeys.java", "Guard.java", "Logged.java",
+    "Measures.java", "Figures.java", "KeyHelper.java", "KeyBridge.java", "Guard.java", "FileKeys.java", "Logged.java",
     "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""

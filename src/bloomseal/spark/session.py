@@ -19,7 +19,7 @@ from .._forked import new_lock
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
-from .guarding import Places, commit_protocols, deletes_late, guard_of, watch_catalog
+from .guarding import LEFT_OUT, Places, commit_protocols, deletes_late, guard_of, watch_catalog
 from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 from .versions import forget_static_source
@@ -261,7 +261,9 @@ def _bridge_class(spark: SparkSession, name: str) -> Any:
 
 
 def advice(spark: SparkSession) -> list[str]:
-    """What in this session's configuration leaves decrypted or probed values lying about; nothing where all is well."""
+    """What in this session's configuration leaves decrypted or probed values lying about, or rows out without a word;
+    nothing where all is well.
+    """
     conf = spark.sparkContext.getConf()
 
     def on(name: str) -> bool:
@@ -276,6 +278,9 @@ def advice(spark: SparkSession) -> list[str]:
         found.append(
             "decrypted rows cross the network in clear: spark.authenticate=true, spark.network.crypto.enabled=true"
         )
+    for name, what in LEFT_OUT.items():
+        if str(spark.conf.get(name, "false")).lower() == "true":
+            found.append(f"{name}: {what}")
     if spark.conf.get("bloomseal.kms", None) is not None and not deletes_late(spark):
         found.append(
             "the session's own spark.sql.sources.commitProtocolClass removes old files before new ones are written: an "

@@ -45,6 +45,7 @@ final class FileKeys implements DecryptionKeyRetriever {
   }
 
   public synchronized byte[] getKey(byte[] keyMetadata) throws ParquetCryptoRuntimeException {
+    Guard.checkRead(configuration, file, true);
     byte[] key;
     try {
       key = key(material(keyMetadata));

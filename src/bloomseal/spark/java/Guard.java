@@ -18,7 +18,8 @@ import org.apache.parquet.hadoop.util.HadoopInputFile;
 
 /**
  * Where an application must not write in plaintext, as enable was told: everywhere, or below some folders; and wherever
- * sealed files lie. Spark says nothing of options that are missing, misspelt, or lost on their way to the writer.
+ * sealed files lie. Spark says nothing of options that are missing, misspelt, or lost on their way to the writer. And how
+ * it must not read them.
  *
  * Written for Janino, hence without lambdas and generics.
  */
@@ -76,6 +77,39 @@ final class Guard {
       }
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
+    }
+  }
+
+  /**
+   * Before a file is read: a read that skips what it can't open would take a refusal for no rows.
+   *
+   * @param sealed known to be so; else only where files in plaintext are not wanted.
+   */
+  static void checkRead(Configuration conf, Path file, boolean sealed) {
+    if (!skips(conf)) {
+      return;
+    }
+    boolean wanted = sealed;
+    try {
+      wanted = sealed || (conf.get(TOKEN) != null && wanted(KeyBridge.given(conf.get(TOKEN)), conf, file));
+    } catch (IOException e) {
+      wanted = true;
+    }
+    if (wanted) {
+      throw new SkippedError("spark.sql.files.ignoreCorruptFiles would leave out, without a word, the rows of sealed files that "
+          + "don't open: set it to false, or the reader's option ignoreCorruptFiles (" + file + ")");
+    }
+  }
+
+  private static boolean skips(Configuration conf) {
+    String option = conf.get("ignoreCorruptFiles", conf.get("ignorecorruptfiles"));
+    return Boolean.parseBoolean(option != null ? option.trim() : conf.get("spark.sql.files.ignoreCorruptFiles", "false"));
+  }
+
+  /** Of what a reader throws, Spark skips the exceptions, and this is none. */
+  static final class SkippedError extends Error {
+    SkippedError(String why) {
+      super("bloomseal.errors.PolicyError: " + why);
     }
   }
 

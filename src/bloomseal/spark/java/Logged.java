@@ -46,6 +46,7 @@ public class Logged extends PropertiesDrivenCryptoFactory {
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration configuration, Path file)
       throws ParquetCryptoRuntimeException {
+    Guard.checkRead(configuration, file, false);
     return FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(configuration, file)).withPlaintextFilesAllowed().build();
   }
 }

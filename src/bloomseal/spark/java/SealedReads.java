@@ -13,6 +13,7 @@ public final class SealedReads extends Logged {
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration configuration, Path file)
       throws ParquetCryptoRuntimeException {
+    Guard.checkRead(configuration, file, true);
     return FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(configuration, file)).build();
   }
 }

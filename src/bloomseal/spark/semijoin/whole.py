@@ -90,7 +90,9 @@ def whole_table(seen: Seen | None, tree: Tree, schema: st.StructType) -> DataFra
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:
-    return spark.read.option("parquet.crypto.factory.class", SEALED_READS)
+    # A session that leaves out what can't be read would answer without a word.
+    strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    return spark.read.options(**strict).option("parquet.crypto.factory.class", SEALED_READS)
 
 
 @contextlib.contextmanager
