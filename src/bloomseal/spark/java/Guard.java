@@ -3,7 +3,10 @@ package bloomseal.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -83,7 +86,7 @@ final class Guard {
   /**
    * Before a file is read: a read that skips what it can't open would take a refusal for no rows.
    *
-   * @param sealed known to be so; else only where files in plaintext are not wanted.
+   * @param sealed known to be so; else told by the file, those beside it, and what enable was told of places.
    */
   static void checkRead(Configuration conf, Path file, boolean sealed) {
     if (!skips(conf)) {
@@ -91,7 +94,8 @@ final class Guard {
     }
     boolean wanted = sealed;
     try {
-      wanted = sealed || (conf.get(TOKEN) != null && wanted(KeyBridge.given(conf.get(TOKEN)), conf, file));
+      wanted = sealed || isBesideSealed(conf, file)
+          || (conf.get(TOKEN) != null && wanted(KeyBridge.given(conf.get(TOKEN)), conf, file));
     } catch (IOException e) {
       wanted = true;
     }
@@ -147,22 +151,45 @@ final class Guard {
   static boolean holdsSealed(Configuration conf, Path place) throws IOException {
     FileSystem files = place.getFileSystem(conf);
     FileStatus first = files.exists(place) ? first(files, place) : null;
-    if (first == null) {
-      return false;
-    }
-    FSDataInputStream opened = files.open(first.getPath());
+    return first != null && isSealed(conf, first);
+  }
+
+  /** A damaged file may not say what it was; those beside it do. */
+  private static boolean isBesideSealed(Configuration conf, Path file) {
     try {
-      byte[] end = new byte[4];
-      opened.readFully(first.getLen() - end.length, end);
-      String magic = new String(end, "ISO-8859-1");
-      if (!magic.equals("PAR1")) {
-        return magic.equals("PARE");
+      FileSystem files = file.getFileSystem(conf);
+      List beside = new ArrayList(Arrays.asList(files.listStatus(file.getParent())));
+      beside.add(0, files.getFileStatus(file));
+      for (int i = 0; i < beside.size(); i++) {
+        FileStatus one = (FileStatus) beside.get(i);
+        if (isData(one)) {
+          try {
+            return isSealed(conf, one);
+          } catch (IOException e) {
+            continue;
+          } catch (RuntimeException e) {
+            continue;
+          }
+        }
+      }
+      return false;
+    } catch (IOException e) {
+      return false; // what is gone is not corrupt
+    }
+  }
+
+  private static boolean isSealed(Configuration conf, FileStatus file) throws IOException {
+    FSDataInputStream opened = file.getPath().getFileSystem(conf).open(file.getPath());
+    try {
+      // The end may be what was damaged.
+      if (magic(opened, 0).equals("PARE") || magic(opened, file.getLen() - 4).equals("PARE")) {
+        return true;
       }
     } finally {
       opened.close();
     }
     ParquetFileReader reader =
-        new ParquetFileReader(HadoopInputFile.fromStatus(first, conf), ParquetReadOptions.builder().build());
+        new ParquetFileReader(HadoopInputFile.fromStatus(file, conf), ParquetReadOptions.builder().build());
     try {
       return reader.getFileMetaData().getEncryptionType() != FileMetaData.EncryptionType.UNENCRYPTED;
     } finally {
@@ -170,15 +197,27 @@ final class Guard {
     }
   }
 
+  private static String magic(FSDataInputStream opened, long place) throws IOException {
+    byte[] found = new byte[4];
+    opened.readFully(place, found);
+    return new String(found, "ISO-8859-1");
+  }
+
+  private static boolean isHidden(FileStatus file) {
+    String name = file.getPath().getName();
+    return name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0);
+  }
+
+  private static boolean isData(FileStatus file) {
+    return file.isFile() && !isHidden(file) && file.getPath().getName().endsWith(".parquet") && file.getLen() > 11;
+  }
+
   private static FileStatus first(FileSystem files, Path folder) throws IOException {
     FileStatus[] found = files.listStatus(folder);
     for (int i = 0; i < found.length; i++) {
-      String name = found[i].getPath().getName();
-      boolean hidden = name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0);
-      boolean data = !hidden && found[i].isFile() && name.endsWith(".parquet") && found[i].getLen() > 11;
-      FileStatus below = hidden || !found[i].isDirectory() ? null : first(files, found[i].getPath());
-      if (data || below != null) {
-        return data ? found[i] : below;
+      FileStatus below = isHidden(found[i]) || !found[i].isDirectory() ? null : first(files, found[i].getPath());
+      if (isData(found[i]) || below != null) {
+        return below == null ? found[i] : below;
       }
     }
     return null;
