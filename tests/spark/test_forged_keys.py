@@ -118,7 +118,9 @@ def test_no_column_is_forged_under_a_kek_of_his_own(
     ]  # the footer, and what is under it, is his
     assert "invalid" in refused(lambda: read.select("SSN").collect())
     refused(lambda: read.where("SSN = 'forged'").collect())
-    refused(lambda: bss.check_table(spark, folder, policy=table))
+    told = refused(lambda: bss.check_table(spark, folder, policy=table))
+    assert "1 of 2 files" in told
+    assert "forged.parquet" in told
     refused(lambda: bss.semi_join(spark, folder, "SSN", ["forged", "one"], policy=table).collect())
     refused(lambda: bss.semi_join(spark, folder, "id", [666, 1], policy=table).select("SSN").collect())
     refused(lambda: bss.read(spark, folder, policy=table).collect())

@@ -306,12 +306,12 @@ def _check(
                 expected.outside(column)
             with open_table_file(file, table, files.base) as opened:
                 return _look(opened, file, table, filters)
-        except (KeyAccessError, UsageError) as error:
-            # Not what is wrong with the file, but what can't be seen of it here.
+        except BloomsealError as error:
             if fleeting and isinstance(error, MissingFileError):
                 return None
-            raise error.at(file=file) from error.__cause__
-        except BloomsealError as error:
+            if isinstance(error, UsageError) or (isinstance(error, KeyAccessError) and not error.unauthentic):
+                # Not what is wrong with the file, but what can't be seen of it here.
+                raise error.at(file=file) from error.__cause__
             return _Checked(file, fault=error.what)
 
     with ThreadPoolExecutor(_THREADS) as pool:
