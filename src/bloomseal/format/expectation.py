@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..columns import covers, folded, meant_by
 from ..decryption import DecryptionSpec
@@ -19,13 +19,26 @@ from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from .schema import Schema
 
-if TYPE_CHECKING:
-    from ..policy import TablePolicy
-
-__all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation"]
+__all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation", "TableRules"]
 
 UNIQUE_BYTES: Final = 8
 """Length of aad_file_unique. The specification leaves it open; parquet-java and Arrow write 8, and so do we."""
+
+
+class TableRules(Protocol):
+    """What a policy says of a table's columns."""
+
+    @property
+    def encrypted_columns(self) -> Collection[str]: ...
+
+    @property
+    def partition_by(self) -> Collection[str]: ...
+
+    @property
+    def uniform(self) -> bool: ...
+
+    @property
+    def complete(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,7 @@ class Expectation:
         )
 
     @classmethod
-    def of_table(cls, decryption: DecryptionSpec | TablePolicy | None) -> Expectation:
+    def of_table(cls, decryption: DecryptionSpec | TableRules | None) -> Expectation:
         """Which columns of a table can be sealed ones, wherever its files lie; what else holds depends on the file."""
         if decryption is None:
             return NO_EXPECTATION
