@@ -19,7 +19,7 @@ from bloomseal.keytools import MasterKeys
 from bloomseal.orc.protobuf import encoded
 from orc.altered import with_footer
 from orc.generated import write
-from support.orc_bombs import BOMBS
+from support.orc_bombs import BOMBS, many_footers
 
 SPEC = bs.DecryptionSpec(MasterKeys({"pii": bytes(16)}), allow_ctr=True)
 _MIB = 1 << 20
@@ -45,6 +45,9 @@ def run():
             return bs.read_table(path).nbytes
         case "scan":
             return sum(one.nbytes for one in bs.open_table(path).scan())
+        case "probe":
+            with bs.open_file(path) as file:
+                return len(file.probe(name, [1]))
         case "verify":
             report = bs.verify(path, filters=True)
             if not report.ok:
@@ -94,6 +97,15 @@ def test_what_is_within_the_limit_takes_no_more_than_thrice(bomb: str, tmp_path:
     path.write_bytes(BOMBS[bomb](2 * floor))
     told, _ = _child(path, "read", floor)
     assert "bytes, where" in str(told)
+
+
+def test_footers_of_stripes_are_not_all_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    path.write_bytes(data := many_footers(30, 100_000))
+    assert len(data) < 100 * 1024
+    told, more = _child(path, "probe")
+    assert told == 30
+    assert more < 384 * _MIB  # 1 GiB, where all were
 
 
 def _claiming(path: Path, section: bytes) -> Path:

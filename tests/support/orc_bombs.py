@@ -8,7 +8,7 @@ from typing import Final
 from bloomseal.orc.chunks import Compression, deflate
 from bloomseal.orc.protobuf import encoded, number
 
-__all__ = ["BOMBS"]
+__all__ = ["BOMBS", "many_footers"]
 
 Stream = tuple[int, int, bytes]
 """Column, kind, bytes."""
@@ -86,6 +86,11 @@ def _columns(rows: int, count: int, stripes: int = 1, *, nulls: bool = False) ->
     types = [_kind(_STRUCT, ids), *[_kind(_LONG)] * count]
     encodings = [encoded(1, one) for one in (_DIRECT, *[_DIRECT_V2] * count)]
     return _file(types, streams, encodings, rows, stripes)
+
+
+def many_footers(stripes: int, streams: int) -> bytes:
+    """Stripes of no bytes, with so many streams in the footer of each."""
+    return _file([_kind(_STRUCT, range(1, 2)), _kind(_LONG)], [(1, _PRESENT, b"")] * streams, [b"", b""], 1, stripes)
 
 
 BOMBS: Final[dict[str, Callable[[int], bytes]]] = {

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OrcFile", "open_file"]
 
+_MOST_HELD: Final = 4 * 1024 * 1024
+"""Bytes of stripe footers that are kept, inflated; taken apart they are some fifty times as many."""
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
 
 
@@ -47,16 +49,17 @@ class OrcFile:
     """A file opened by `open_file`; threads may share it."""
 
     def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
-        self._source = source
+        self.source = source
         with self._at():
             self._tail = read_tail(source)
             expect(self._tail, decryption)
-        self._keys = LocalKeys(source, self._tail, decryption)
+        self.keys = LocalKeys(source, self._tail, decryption)
         self._indexes: dict[int, StripeIndex] = {}
+        self._held = 0
 
     @property
     def path(self) -> str:
-        return self._source.name
+        return self.source.name
 
     @property
     def schema(self) -> Schema:
@@ -81,16 +84,8 @@ class OrcFile:
         return self._tail.compression.name.lower()
 
     @property
-    def source(self) -> Source:
-        return self._source
-
-    @property
     def tail(self) -> Tail:
         return self._tail
-
-    @property
-    def keys(self) -> LocalKeys:
-        return self._keys
 
     @property
     def encrypted_columns(self) -> list[str]:
@@ -202,7 +197,7 @@ class OrcFile:
             with self._at(column=leaf.name):
                 variant = self._variant(leaf)
                 if variant is not None:
-                    self._keys.need_ctr(leaf)
+                    self.keys.need_ctr(leaf)
             where = self.stripes[stripe]
             own = () if variant is None else where.encrypted_keys[variant.index : variant.index + 1]
             if variant is not None and own != (variant.encrypted_key,):
@@ -239,7 +234,7 @@ class OrcFile:
             return table
 
     def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Answers:
-        if variant is not None and not self._keys.allow_ctr:
+        if variant is not None and not self.keys.allow_ctr:
             return undecided(index, len(asked), _UNAUTHENTICATED)
         found = self.stripe_statistics(index.stripe.index, leaf)
         with self._opening(leaf):
@@ -257,7 +252,7 @@ class OrcFile:
         """
         with self._at(self.stripes[stripe], column.name):
             variant = self._variant(column)
-            if variant is not None and not self._keys.allow_ctr:
+            if variant is not None and not self.keys.allow_ctr:
                 return None
             chain = [(one, self._of_stripe(stripe, one, variant)) for one in self.schema.down_to(column.id)]
             return fitting(chain, self.stripes[stripe].num_rows)
@@ -265,7 +260,7 @@ class OrcFile:
     def _of_stripe(self, stripe: int, column: Column, variant: Variant | None) -> Message | None:
         """Statistics of a column, or of one around it, as the file has them."""
         if variant is not None and column.id >= variant.root.id:
-            found = self._keys.stripe_statistics(variant, column)
+            found = self.keys.stripe_statistics(variant, column)
             return found[stripe] if found else None
         statistics = self._tail.stripe_statistics
         columns = statistics[stripe].every(1) if statistics else []
@@ -275,7 +270,7 @@ class OrcFile:
         """As `stripe_statistics`, of each row group; None without a row index."""
         with self._at(where := self.stripes[stripe], column.name):
             variant = self._variant(column)
-            if variant is not None and not self._keys.allow_ctr:
+            if variant is not None and not self.keys.allow_ctr:
                 return None
             return self._index(where).statistics(column.id, number_of(variant))
 
@@ -311,13 +306,17 @@ class OrcFile:
             return self._index(where)
 
     def _index(self, stripe: Stripe) -> StripeIndex:
-        if stripe.index not in self._indexes:
-            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe, self._keys)
-        return self._indexes[stripe.index]
+        if (found := self._indexes.get(stripe.index)) is None:
+            found = StripeIndex(self.source, self._tail, stripe, self.keys)
+            self._held += len(found.raw_footer)
+            if self._held > _MOST_HELD:
+                self._indexes, self._held = {}, len(found.raw_footer)
+            self._indexes[stripe.index] = found
+        return found
 
     def why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
         """Why a filter stream proves nothing; None where it does."""
-        if stream.variant is not None and not self._keys.allow_ctr:
+        if stream.variant is not None and not self.keys.allow_ctr:
             return _UNAUTHENTICATED
         if stream.variant is None and column.id in self._tail.encrypted:
             variants = self.encryption.variants_of(column.id) if self.encryption else []
@@ -336,7 +335,7 @@ class OrcFile:
         return contextlib.nullcontext() if self._variant(column) is None else opening(column)
 
     def _variant(self, column: Column) -> Variant | None:
-        return self._keys.variant_or_none(column)
+        return self.keys.variant_or_none(column)
 
     def need_open(self, column: Column) -> None:
         """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.
@@ -347,7 +346,7 @@ class OrcFile:
         """
         with self._at(column=column.name):
             if self._variant(column) is not None:
-                self._keys.need_ctr(column)
+                self.keys.need_ctr(column)
 
     @contextlib.contextmanager
     def _at(self, stripe: Stripe | None = None, column: str | None = None) -> Iterator[None]:
@@ -357,7 +356,7 @@ class OrcFile:
             raise error.at(file=self.path, column=column, module=stripe and stripe.place) from error.__cause__
 
     def close(self) -> None:
-        self._source.close()
+        self.source.close()
 
     def __enter__(self) -> Self:
         return self
