@@ -176,7 +176,11 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
 
 def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _Seen, history: bool) -> None:
     """What only the log knows: values of columns, and the files of older versions."""
-    told = log.history()
+    try:
+        told = log.history()
+    except Exception as error:
+        places.unknown.append(f"{_shown(ref.path)}: the log can't be read ({type(error).__name__})")
+        return
     places.held[ref.path] = told.held
     if not history:
         places.untold += [_shown(problem) for problem in told.problems]

@@ -128,7 +128,7 @@ class _Walk:
         self._follow = follow_links
         self._pattern = pattern
         self._found: dict[str, Found] = {}
-        self._logs: list[tuple[str, str]] = []
+        self._logs: list[tuple[str, str, Kind, FileRef]] = []
 
     def local(self) -> None:
         """A place on this machine."""
@@ -274,10 +274,21 @@ class _Walk:
             return False
         if kind is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
+        if not name.endswith(".parquet") and (table := table_of_log(name)) is not None:
+            # Thousands, and read as what they are where their table's log is. What that is, the whole listing tells.
+            self._logs.append((table, name, kind, ref))
+            return False
+        return self._look(name, kind, ref, material=material)
+
+    def _look(self, name: str, kind: Kind, ref: FileRef, *, material: bool = False) -> bool:
+        """Is it data, by its content? What else it is, or may be, is noted."""
+        begun, why = False, None
         try:
             with open_source(ref.path, self._ref.filesystem) as source:
-                whole, why = format_of(source) is not None, may_hold_data(source)
-                begun, own = begins_as_data(source), material or is_mark(name, source)
+                whole = format_of(source) is not None
+                other = not (whole or material or is_mark(name, source))
+                if other:
+                    begun, why = begins_as_data(source), may_hold_data(source)
         except BloomsealError:
             if self._ref.filesystem is None and not os.path.lexists(ref.path):
                 self.listing.gone.append(ref.path)
@@ -288,16 +299,13 @@ class _Walk:
             # A log's own checkpoints are no data: sealed, they would end the table.
             self.listing.logged.append(ref)
             return False
-        if whole or own:
+        if not other:
             return whole
-        if (table := table_of_log(name)) is not None:
-            self._logs.append((table, ref.path))
-            return False
         if begun:
             self.listing.begun.append(Found(ref, name, kind))
         else:
             self.listing.unread.append(ref.path)
-        if promises_data(last):
+        if promises_data(posixpath.basename(name)):
             why = "it does not end as Parquet or ORC does: it is unfinished, or broken off"
         if why is not None:
             self.listing.unsure.append(Problem(ref.path, why))
@@ -316,11 +324,13 @@ class _Walk:
             self.listing.problems.append(Problem(path, why, leads_out))
 
     def _done(self) -> None:
+        for table, name, kind, ref in self._logs:
+            # In a backup, or in a hidden folder, nobody reads it as a log.
+            if table not in self.listing.tables and self._look(name, kind, ref):
+                self._found[ref.path] = Found(ref, name, kind)
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
         self.listing.logged.sort(key=lambda ref: ref.path)
-        # A log is read where its table is: in a backup, or a hidden folder, nobody looks into it.
-        self.listing.unread += [path for table, path in self._logs if table not in self.listing.tables]
         self.listing.unread.sort()
 
 
