@@ -83,7 +83,7 @@ def test_conditions_in_words_need_no_keys_of_other_columns(tmp_path: Path, capsy
     """The command line asks for the types of all columns of a table; it was refused those of encrypted ones."""
     ring = orc_ring(tmp_path / "keys.json")
     orc_file(tmp_path / "t" / "part=1" / "a.orc", ring)
-    for keys in ([], ["--keyring", str(tmp_path / "keys.json")]):
+    for keys in ([], ["--keyring", str(tmp_path / "keys.json"), "--partition-by", "part"]):
         asked = ["read", str(tmp_path / "t"), "--where", "id = 7 and part = 1", "--format", "json"]
         assert main([*asked, "--columns", "id", *keys]) == 0
         assert json.loads(capsys.readouterr().out) == {"id": 7}

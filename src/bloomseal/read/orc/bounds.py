@@ -68,8 +68,9 @@ def _between(
         return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
     if kind in (Kind.STRING, Kind.VARCHAR):
         ends = Message(statistics.bytes(4))
-        sure = tail.known_wrong(Claim.ORC_TEXT_BOUNDS) is None
         least, greatest = bytes(ends.bytes(1)), bytes(ends.bytes(2))
+        claims = (Claim.ORC_TEXT_BOUNDS, *((Claim.ORC_NUL_BOUNDS,) if b"\0" in least + greatest else ()))
+        sure = not any(tail.known_wrong(claim) for claim in claims)
         return (least, greatest) if sure and 1 in ends and 2 in ends and least <= greatest else None
     if kind is Kind.BOOLEAN:
         true = Message(statistics.bytes(5)).numbers(1)
