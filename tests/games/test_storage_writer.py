@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit import may_destroy
 from bloomseal.encryption import ModuleType, framed_length
 from bloomseal.format.layout import FileMeta
-from bloomseal.rotation import Seal, rotate
+from bloomseal.rotation import Rekey, Seal, rotate
 from bloomseal.thrift import Struct
 from games.doors import READING, REFUSED, RIGHT, play
 from games.world import COLUMNS, TENANTS, TRUTH, Rights, StorageWriter, World, forged_rows, rows, world
 from support.footers import as_ctr, change_algorithm, change_clear_footer, change_groups, in_chunk, rename
+from support.lab import glued
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["encrypted footer", "signed footer"])
@@ -308,6 +310,42 @@ def test_key_material_beside_the_file_is_altered(tmp_path: Path) -> None:
 
 
 # Honest limits: what docs/threat-model.md says that they are able to do
+
+
+def in_a_gap(me: StorageWriter, old: bytes) -> None:
+    """In front of the footer, so that readers see the newer file only."""
+    glued(me.file(), old)
+
+
+def in_a_log(me: StorageWriter, old: bytes) -> None:
+    (me.root / "_delta_log").mkdir()
+    (me.root / "_delta_log" / "00000000000000000000.crc").write_bytes(old)
+
+
+def cut_off(me: StorageWriter, old: bytes) -> None:
+    (me.root / "_temporary").mkdir()
+    (me.root / "_temporary" / "part-0").write_bytes(old[:-8])
+
+
+@pytest.mark.parametrize("hide", [in_a_gap, in_a_log, cut_off])
+def test_a_hidden_file_keeps_its_master_key(tmp_path: Path, hide: Callable[[StorageWriter, bytes], None]) -> None:
+    """He wants the key destroyed that an older file needs, which somebody is to miss."""
+    here = world(tmp_path / "w")
+    me = StorageWriter(here.root, tmp_path / "own")
+    old = me.file().read_bytes()
+    for name in ("footer", "pii", "health"):
+        here.ring.rotate(name)
+    rotate(here.root, Rekey(here.policy()), journal=tmp_path / "journal")
+
+    def answer() -> str:
+        try:
+            return may_destroy("pii", "1", here.root, keys=bs.KeyTools(here.ring), policy=here.policy(), after=0).answer
+        except bs.UsageError:
+            return "refused"
+
+    assert answer() == "yes"
+    hide(me, old)
+    assert answer() != "yes"
 
 
 def test_limit_a_file_that_is_taken_away_is_not_missed(tmp_path: Path) -> None:
