@@ -111,6 +111,10 @@ def test_folders_and_logs_give_other_values(name: str) -> None:
 def test_a_table_expects_what_its_specification_and_its_keys_name() -> None:
     keys = bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"c" * 16})
     named = bs.DecryptionSpec(keys, encrypted_columns={"zip"})
-    assert Expectation.of_table(named) == Expectation(encrypted_columns=frozenset({"ssn", "zip"}))
+    found = Expectation.of_table(named)
+    assert found.encrypted_columns == {"ssn", "zip"}
+    # Keys do not tell which other columns are sealed: only who says that files may be in clear says that columns are.
+    assert found.complete
+    assert not Expectation.of_table(bs.DecryptionSpec(keys, allow_plaintext=True)).complete
     assert Expectation.of_table(bs.DecryptionSpec(keys)).encrypted_columns == {"ssn"}
     assert Expectation.of_table(None) == NO_EXPECTATION
