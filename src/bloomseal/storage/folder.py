@@ -233,9 +233,12 @@ class Folder:
         guard.
         """
         try:
-            fd = self._made_lock(lock) if self.stat(lock) is None else self.open(lock, os.O_RDWR)
-        except (FileExistsError, FileNotFoundError):
-            return _TAKEN  # made, or removed, just now
+            try:
+                fd = self._made_lock(lock)
+            except FileExistsError:
+                fd = self.open(lock, os.O_RDWR)
+        except FileNotFoundError:
+            return _TAKEN  # removed just now
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
@@ -255,7 +258,7 @@ class Folder:
         fd = self.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
         status = os.fstat(self.fd)
         with contextlib.suppress(OSError):
-            if os.geteuid() == 0:
+            if os.geteuid() == 0 and status.st_uid != 0:
                 os.fchown(fd, status.st_uid, status.st_gid)
             if status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX:
                 os.fchown(fd, -1, status.st_gid)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import re
 import weakref
@@ -36,10 +37,6 @@ __all__ = [
 
 _TEMPORARY: Final = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8,16}}|{LOCK}){re.escape(TEMPORARY_ENDING)}", re.DOTALL)
 _MOST_FOLDERS: Final = 10_000
-_tidied: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
-"""Folder (device, inode) → its time of change when this process last looked, and the names that had temporary files
-then.
-"""
 _syncs: dict[tuple[int, int], SharedSync] = {}
 """Folder (device, inode) → the syncs that threads of this process share."""
 os.register_at_fork(after_in_child=_syncs.clear)
@@ -80,7 +77,6 @@ class Replacement:
         self._like, self._beside, self._private = like, beside, private
         self.placed = False
         try:
-            self._tidy()
             rights = self._rights()
             self._temporary, self.fd = _created(folder, name, mode if rights is None and not private else 0o600)
         except BaseException:
@@ -93,28 +89,9 @@ class Replacement:
             if self._mine.acl or self._mine.attributes:
                 self._mine.give(self.fd)  # what can't be carried over is told now
             os.fchmod(self.fd, 0o600)
-            self._note()
         except BaseException:
             self.remove()
             raise
-
-    def _tidy(self) -> None:
-        """Remove what dead writers of this name have left. The folder is listed only if somebody else has changed it
-        since this process last looked: listing thousands of names for each of thousands of files would take long.
-        """
-        status = os.fstat(self._folder.fd)
-        seen, others = _tidied.get((status.st_dev, status.st_ino), (None, frozenset[str]()))
-        self._others = others if seen == status.st_mtime_ns else frozenset(temporaries(self._folder).values())
-        # Those of other names go with their key material, which whoever tidies all of the folder looks after.
-        if self._name in self._others:
-            remove_leftovers(self._folder, of=self._name)
-
-    def _note(self) -> None:
-        """The folder has just been changed by us."""
-        status = os.fstat(self._folder.fd)
-        if len(_tidied) >= _MOST_FOLDERS:
-            _tidied.clear()
-        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns, self._others
 
     def commit(
         self,
@@ -143,7 +120,6 @@ class Replacement:
             check(self.fd)
         with contextlib.nullcontext() if alone else self._folder.locked(self._name):
             self._place(replaces)
-        self._note()
         if sync_name:
             self.sync_name()
 
@@ -270,8 +246,12 @@ def _sync(folder: int) -> None:
 
 
 def temporary_name(name: str) -> str:
-    """A fresh name for the file that is to take `name`."""
-    return f".{name}.{os.urandom(4).hex()}{TEMPORARY_ENDING}"
+    """A name for the file that is to take `name`, where nobody can look which ones there are."""
+    return _temporary_name(name, int.from_bytes(os.urandom(4), "little"))
+
+
+def _temporary_name(name: str, number: int) -> str:
+    return f".{name}.{number:08x}{TEMPORARY_ENDING}"
 
 
 def target_of(name: str) -> str | None:
@@ -290,36 +270,47 @@ def temporaries(folder: Folder) -> dict[str, str]:
     return {name: target for name in names if (target := target_of(name)) is not None}
 
 
-def remove_leftovers(folder: Folder, *, of: str | None = None) -> None:
-    """Remove the temporary files whose writers have died: those of one name, or all.
+def remove_leftovers(folder: Folder) -> None:
+    """Remove the temporary files whose writers have died.
 
     Raises:
         OSError: the folder can't be listed. Leftovers that can't be removed stay.
     """
-    for name, target in temporaries(folder).items():
-        if of not in (None, target):
-            continue
-        with contextlib.suppress(OSError):
-            fd = folder.open(name, os.O_RDWR)
-            try:
-                # The lock says that the writer lives; it is gone with the process, however that ends.
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if folder.holds(name, fd):
-                    folder.remove(name)
-            finally:
-                os.close(fd)
+    for name in temporaries(folder):
+        _removed_if_dead(folder, name)
+
+
+def _removed_if_dead(folder: Folder, temporary: str) -> bool:
+    """Remove a temporary file unless its writer lives; False where it stays, or somebody else was first."""
+    try:
+        fd = folder.open(temporary, os.O_RDWR)
+        try:
+            # The lock says that the writer lives; it is gone with the process, however that ends.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return folder.holds(temporary, fd) and folder.remove(temporary)
+        finally:
+            os.close(fd)
+    except OSError:
+        return False
 
 
 def _created(folder: Folder, name: str, mode: int) -> tuple[str, int]:
-    """A new temporary file, locked: its name, and its descriptor."""
+    """A new temporary file, locked: its name, and its descriptor. Tokens are counted, so that what dead writers of this
+    name have left is met without a listing, and goes: of thousands of files each would list thousands of names.
+    """
+    number = 0
     while True:
-        made = temporary_name(name)
-        fd = folder.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=mode)
+        made = _temporary_name(name, number)
+        try:
+            fd = folder.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=mode)
+        except FileExistsError:
+            number += not _removed_if_dead(folder, made)
+            continue
         try:
             # Between creation and lock another writer may have taken it for a leftover, or a reader have locked it.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if folder.holds(made, fd):
-                return made, fd
+                break
         except BlockingIOError:
             folder.remove(made)
         except BaseException:
@@ -328,6 +319,12 @@ def _created(folder: Folder, name: str, mode: int) -> tuple[str, int]:
                 folder.remove(made)
             raise
         os.close(fd)
+        number += 1
+    for later in itertools.count(number + 1):
+        if folder.stat(beyond := _temporary_name(name, later)) is None:
+            break
+        _removed_if_dead(folder, beyond)
+    return made, fd
 
 
 def _remove(owner: int, folder: Folder, temporary: str, fd: int) -> None:
