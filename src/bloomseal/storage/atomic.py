@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _COPY_BYTES = 1 << 20
+_FIRST_BYTES = 64 << 10
+"""Room to begin with: to make a whole piece of zeros takes longer than a small file."""
 _ALIGNED_BYTES = 256 << 10
 _WRITEBACK_BYTES = 8 << 20
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
@@ -89,7 +91,7 @@ class AtomicFile:
         self._uploaded = False
         self._new: Replacement | None = None
         self._spool: IO[bytes] | None = None
-        self._gathered = bytearray(_COPY_BYTES)
+        self._gathered = bytearray(_FIRST_BYTES)
         self._length = 0
         self._written = self._sent = 0
         if ref.filesystem is not None:
@@ -164,10 +166,11 @@ class AtomicFile:
         Raises:
             BloomsealError: the storage failed (disk full); the old file stays.
         """
-        if self._length + length > len(self._gathered):
+        if self._length + length > max(len(self._gathered), _COPY_BYTES):
             self._flush_aligned()
-            if self._length + length > len(self._gathered):
-                self._gathered = self._gathered[: self._length].ljust(self._length + length)
+        if (need := self._length + length) > len(self._gathered):
+            room = max(need, min(4 * len(self._gathered), _COPY_BYTES))
+            self._gathered = self._gathered[: self._length].ljust(room)
         begin, self._length = self._length, self._length + length
         return memoryview(self._gathered)[begin : self._length]
 
