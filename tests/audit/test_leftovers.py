@@ -4,6 +4,7 @@ critical.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -91,6 +92,16 @@ def test_a_living_writer_is_no_leftover(lab: Lab) -> None:
         assert not _criticals(lab, path.parent)
     finally:
         aside.remove()
+
+
+def test_a_reader_who_locks_a_leftover_hides_it_from_nobody(lab: Lab) -> None:
+    path = lab.write("t/a.parquet")
+    left = path.parent / ".a.parquet.00000000.bloomseal-tmp"
+    left.write_bytes(lab.plain("x.parquet").read_bytes())
+    left.chmod(0o644)
+    with left.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert _criticals(lab, path.parent) == [str(left)]
 
 
 def test_dead_files_of_a_log(lab: Lab) -> None:

@@ -116,10 +116,14 @@ def _orc_content(source: Source) -> tuple[Content, tuple[str, ...]]:
 
 
 def _at_work(path: str) -> bool:
-    """Does its writer live? The lock says so, and is gone with the process."""
+    """Whether its writer lives. The lock says so, and is gone with the process; on a file that others can read it says
+    nothing, since each of them could hold it to keep the file from being told.
+    """
     with contextlib.suppress(OSError):
         fd = open_regular(path)
         try:
+            if os.fstat(fd).st_mode & 0o077:
+                return False
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
