@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.index.folder import columns_in
 from bloomseal.index.sealed import SealedIndex
+from bloomseal.rotation.files import find_files
 
 KEYS = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16}}
 ENCRYPTION = bs.EncryptionSpec(**KEYS)  # type: ignore[arg-type]
@@ -64,3 +66,14 @@ def test_a_link_in_the_manifests_place_is_replaced_not_followed(tmp_path: Path) 
     assert precious.read_text() == "precious"
     assert not manifest.is_symlink()
     assert index_of(root).check().files == 3
+
+
+@pytest.mark.parametrize("left", [".k.lock.bloomseal-tmp", "k/.manifest.parquet.00000000.bloomseal-tmp"])
+def test_a_temporary_file_among_an_indexs_files_stops_no_rotation(tmp_path: Path, left: str) -> None:
+    """It was taken for a file of the index, and the run failed on it; a living job's may be gone a moment later."""
+    root = sealed_table(tmp_path / "t")
+    (root / "_bloomseal_index" / left).write_bytes(b"")
+    names = [file.relative for file in find_files([root], indexes=True)]
+    assert not [name for name in names if name.endswith("bloomseal-tmp")]
+    assert "_bloomseal_index/k/manifest.parquet" in names
+    assert columns_in(str(root)) == ["k"], "a lock is no column"

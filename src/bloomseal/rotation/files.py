@@ -97,7 +97,7 @@ def find_files(
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    parts = [one for one in found.others if indexes and is_of_index(one.relative)]
+    parts = [one for one in found.others if indexes and one.kind is Kind.HIDDEN and is_of_index(one.relative)]
     files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
     # Leftovers go with the next run on this machine.
     told = (Kind.DEAD, Kind.HIDDEN, *((Kind.LEFTOVER,) if leftovers else ()))
