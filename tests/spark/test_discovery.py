@@ -21,7 +21,7 @@ from bloomseal.spark.jobs.files import _each as each
 from bloomseal.spark.jobs.rotation import Attempt
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
     pytest.mark.jvm,
@@ -174,3 +174,24 @@ def test_rotation_and_audit_see_all_that_spark_and_a_reader_see(
     visible = {str(tmp_path / name) for name in names[:4]}
     assert {file.ref.path for file in find_files(tmp_path) if file.outside is None} == visible
     assert set(inventory(tmp_path)["file"].to_pylist()) == visible
+
+
+def test_a_data_file_without_a_byte_is_refused_and_not_passed_over(
+    spark: SparkSession, policy: Policy, people: DataFrame, tmp_path: Path
+) -> None:
+    """Spark's own reader passes over it, and the rows that were in it are missing without a word."""
+    bss.enable(spark, policy=policy)
+    path = tmp_path / "t"
+    bss.write(people.where("id < 10").repartition(2), path)
+    (path / "note").touch()  # nobody's data
+    assert bss.read(spark, path).count() == 10
+    frame = bss.read(spark, path)
+    next(path.glob("*.parquet")).write_bytes(b"")
+    for look in (
+        lambda: bss.read(spark, path).count(),
+        lambda: bss.semi_join(spark, path, "id", [1]).count(),
+        lambda: spark.read.format("bloomseal").load(str(path)).count(),
+        frame.count,
+    ):
+        with pytest.raises(Exception, match="empty file|was replaced|0 bytes|too short"):
+            look()

@@ -25,9 +25,9 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as st
 
 from ...._text import articled
-from ....errors import UnsupportedError, UsageError
+from ....errors import FormatError, UnsupportedError, UsageError
 from ....format.expectation import NO_EXPECTATION, Expectation
-from ....storage.discovery.kinds import Layout, Listing, NothingThereError
+from ....storage.discovery.kinds import Kind, Layout, Listing, NothingThereError
 from ....table.hive import NULL
 from ...listing import listing_of
 from .live import LiveTable, Rules
@@ -69,7 +69,7 @@ class Tree:
     """A table's files, in the order of their names.
 
     Attributes:
-        files: without those that Spark takes for hidden, and without empty ones.
+        files: without those that Spark takes for hidden, and without empty ones that no data file would be called like.
         columns: the partition columns, with the types that their values have in common.
         schema: the table's, where it has a log that says it.
         rules: of that log, for each file.
@@ -101,6 +101,7 @@ def find_files(
         UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
             partition columns differ; a table with a log among other paths.
         PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
+        FormatError: a data file without a byte.
         UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder; and as `LiveTable.of`.
     """
     tree = _found(paths, types, infer)
@@ -190,7 +191,13 @@ def _below(path: str, base: str | None, listing: Listing) -> list[DataFile]:
             parsed[folder] = _folders(folder) or None
         if (folders := parsed[folder]) is None:
             continue
-        if size := os.stat(name).st_size if found.size is None else found.size:  # noqa: PTH116
+        size = os.stat(name).st_size if found.size is None else found.size  # noqa: PTH116
+        if not size and found.kind is Kind.DATA:
+            # As `open_table` has it: passed over, the rows that were in it would be missing without a word.
+            raise FormatError(
+                "an empty file, which is no data file any more", file=name, hint="restore it, or remove it"
+            )
+        if size:
             files.append(DataFile(base, name, size, folders, root))
     return files
 
