@@ -13,6 +13,7 @@ from ..errors import BloomsealError, FormatError
 from ..sbbf import PhysicalType
 from ..storage.source import Buffer
 from ..thrift import Struct
+from .calendar import has_old_moments
 from .footer import plain_footer
 from .layout import Column, FileMeta, Group, Meta
 from .minifile import MiniFile, PageSelection, mini_file
@@ -206,7 +207,7 @@ def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: st
     for leaf, last in ends.items():
         try:
             for column in decode_batches(data.view[:last], _CHECKED_ROWS):
-                check_moments(leaf_values(column), unit, cut=cut)
+                check_moments(leaf_values(column), unit, cut=cut, old=has_old_moments(walk))
         except BloomsealError as error:
             raise error.at(column=known[leaf].name) from None
     return data.view[:end]

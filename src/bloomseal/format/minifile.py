@@ -14,6 +14,7 @@ from ..errors import BloomsealError, FormatError, UnsupportedError
 from ..sbbf import PhysicalType
 from ..storage.source import Buffer, fresh
 from ..thrift import Struct, WireType, encode_binary
+from .calendar import need_one_calendar
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages.decoded import DecodedSize, need_room
@@ -93,9 +94,12 @@ def mini_file(
 
     Raises:
         FormatError: broken, or more than a decoder may make of it (`need_room`).
+        UnsupportedError: dates by an older calendar (`need_one_calendar`).
         IntegrityError, KeyAccessError.
     """
     chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
+    if row_group is not None and not physical:
+        need_one_calendar(walk, row_group, (chunk.leaf for chunk in chunks))
     # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more
     # room.
     if selection is not None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ..decryption import DecryptionSpec
 from ..errors import UnsupportedError, UsageError
+from ..format.calendar import need_one_calendar
 from ..format.decode import read_row_group
 from ..format.schema import Schema
 from ..format.walk import Chunk
@@ -94,6 +95,7 @@ class SealedFile(OpenedFile):
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
+            need_one_calendar(self._walk, group, [leaf])
             bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
             if bloom_filter is None:
                 yield Hits(np.ones(len(asked), dtype=np.bool_), True)

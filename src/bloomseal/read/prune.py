@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ..format.calendar import need_one_calendar
 from ..format.pages.statistics import all_null, bounds, no_nulls
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, SplitBlockBloomFilter
@@ -59,6 +60,7 @@ def ruled_out(
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
     # All are opened: whether a column without a key is refused must not depend on what is in the others.
     metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
+    need_one_calendar(walk, group, (chunk.leaf for chunk in chunks.values()))
     ordered = walk.footer.ordered
     left = [
         conjunction
@@ -123,6 +125,7 @@ def survivors(
     for group in range(len(walk.footer.row_groups)) if groups is None else groups:
         chunk = walk.chunk(group, leaf)
         meta = walk.meta(chunk)
+        need_one_calendar(walk, group, [chunk.leaf])
         asked = keys.between(*(bounds(meta, chunk.leaf, ordered) or (None, None)))
         if all_null(meta, chunk.leaf) or not (keys.undecided or len(asked)):
             by_statistics += 1

@@ -249,16 +249,24 @@ def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra:
 
 def check_native(spark: SparkSession, schema: StructType) -> None:
     """What the session's configuration would do to a frame that Spark itself writes."""
-    from pyspark.sql.types import TimestampType
+    from pyspark.sql.types import DateType, TimestampType
 
     known = leaves(schema)
     moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
+    dated = [name for name, kind in known.items() if isinstance(kind, DateType | TimestampType)]
     if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
         raise UsageError(
             "timestamps would be written as INT96, which no reader can prune by",
             column=moments[0],
             hint='spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")',
         )
+    for setting in ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite"):
+        if str(spark.conf.get(setting)).upper() == "LEGACY" and dated:
+            raise UsageError(
+                "dates would be written by an older calendar, and read as others by most readers",
+                column=dated[0],
+                hint=f'spark.conf.set("{setting}", "CORRECTED")',
+            )
     nested = any(".list.element" in name or ".key_value." in name for name in known)
     if nested and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat")).lower() == "true":
         raise UsageError(

@@ -15,20 +15,22 @@ from ...errors import Hint, UnsupportedError
 __all__ = ["check_moments"]
 
 _EPOCH_JULIAN_DAY: Final = 2_440_588
+_JULIAN_1900: Final = 2_415_021
 _DAY_NANOS: Final = 86_400 * 10**9
 _NANOS: Final = {"us": 1_000, "ns": 1}
 _LAYOUT: Final = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 
 
-def check_moments(values: pa.ChunkedArray, unit: str, *, cut: bool = False) -> None:
+def check_moments(values: pa.ChunkedArray, unit: str, *, cut: bool = False, old: bool = False) -> None:
     """Refuse INT96 values (as 12 bytes each, or null) that a decoder would not turn into the same instants.
 
     Args:
         unit: of the decoded timestamps: ``ns`` or ``us``.
         cut: what is finer than the unit is cut off, as the caller wants it.
+        old: those before 1900 are by an older calendar (`..calendar`).
 
     Raises:
-        UnsupportedError: a moment that the unit can't hold, or only in part.
+        UnsupportedError: a moment that the unit can't hold, or only in part, or by another calendar.
     """
     step = _NANOS[unit]
     for chunk in values.chunks:
@@ -46,6 +48,8 @@ def check_moments(values: pa.ChunkedArray, unit: str, *, cut: bool = False) -> N
         )
         held = (day > first) | ((day == first) & (rest >= earliest))
         held &= (day < last) | ((day == last) & (rest <= latest))
+        if old and (stored < _JULIAN_1900).any():
+            raise UnsupportedError("INT96 moments before 1900 by an older calendar", hint=Hint.WITHOUT_COLUMN)
         # Arrow takes days as unsigned, and nanoseconds too before it divides them.
         held &= stored >= 0
         if step > 1:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encryption import Algorithm
-from ...errors import BloomsealError
+from ...errors import BloomsealError, UnsupportedError
+from ...format.calendar import need_one_calendar
 from ...format.footer import plain_footer
 from ...format.hashes.chunk_hashes import carries_filter, page_by_page
 from ...format.layout import MAGIC, FileMeta
@@ -92,6 +93,10 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
         for group in range(file.num_row_groups):
             if not file.walk.chunk(group, leaf.index).encrypted:
                 raise NotCoveredError("the column is in plaintext", file=file.path, column=column)
+            try:
+                need_one_calendar(file.walk, group, [leaf])
+            except UnsupportedError as error:
+                raise NotCoveredError(error.what, file=file.path, column=column) from None
     content = content_of(file.walk, leaf)
     return SeenFile(state, file.num_row_groups, _doc(file.walk), content, stride_of(file.walk, leaf))
 

@@ -62,12 +62,13 @@ def file_schema(file: SealedFile) -> pa.Schema:
 
 
 def forget_arrow_schema(file: SealedFile) -> None:
-    """Let the file decode to what its Parquet types say from here on.
-
-    The Arrow schema that some writers store beside them would make of a number a duration, and Spark reads a number.
+    """Let the file decode to its Parquet types alone from here on: the Arrow schema that some writers store beside them
+    would make of a number a duration, and Spark reads a number.
     """
     if not isinstance(file, SealedOrcFile):
-        file.walk.footer.struct.remove(FileMeta.KEY_VALUE)
+        struct, pairs = file.walk.footer.struct, FileMeta.KEY_VALUE
+        kept = [raw for raw in struct.elements(pairs) if Struct.parse(raw).binary(1) != b"ARROW:schema"]
+        struct.set_list(pairs, kept)
 
 
 def spark_schema(file: SealedFile) -> st.StructType:
