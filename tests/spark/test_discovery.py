@@ -193,5 +193,5 @@ def test_a_data_file_without_a_byte_is_refused_and_not_passed_over(
         lambda: spark.read.format("bloomseal").load(str(path)).count(),
         frame.count,
     ):
-        with pytest.raises(Exception, match="empty file|was replaced|0 bytes|too short"):
+        with pytest.raises(Exception, match=r"empty file|was replaced|0 bytes|too short"):
             look()
