@@ -52,6 +52,13 @@ MAX_KEY_METADATA_BYTES: Final = 64 * 1024
 MAX_LOG_BYTES: Final = 1 << 30
 """A commit of a Delta log, an Iceberg table's metadata, or a note of Spark's file sink: some million files of 1 KB."""
 
+SMALL_LOG_BYTES: Final = 4 * 1024 * 1024
+CHECKPOINT_RATIO: Final = 128
+MANIFEST_RATIO: Final = 16
+"""What a log's file decodes to: the first, and that many times the bytes that it has. Checkpoints with equal statistics
+for every file come to 45 times, and decode to columns; manifests and metadata to 2 to 12 times, and to Python objects
+that take some 40 times more."""
+
 MAX_POLICY_BYTES: Final = 16 * 1024 * 1024
 """A policy file; 10,000 columns take 1 MB."""
 

@@ -278,3 +278,31 @@ def test_limit_the_footers_holder_writes_columns_under_the_footers_key(tmp_path:
     me.file().write_bytes(data)
     assert bs.read_table(me.file(), columns=["n"], decryption=here.policy())["n"][0].as_py() == 200
     assert bs.read_table(me.file(), columns=["ssn"], decryption=here.policy()).equals(rows("a").select(["ssn"]))
+
+
+def test_no_probed_value_is_sealed_under_the_footers_key(tmp_path: Path) -> None:
+    """A file without row groups, in which nothing tells the column's key. What a semi-join in Spark looks for travels
+    sealed under that of another file's column, or not at all.
+    """
+    pytest.importorskip("pyspark")
+    from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
+
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+    spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)
+    bs.write_table(forged_rows().slice(0, 0), me.file(), encryption=spec)
+    for tenant, refused in (("a", True), ("b", False)):
+        with bs.open_file(me.file(tenant), decryption=here.policy()) as file:
+            place = file.columns.index("ssn")
+            kind = file.walk.footer.schema.leaves[place].type
+            keys = file.key_set("ssn", [TRUTH["ssn"][0].as_py()])
+            if refused:
+                with pytest.raises(bs.KeyAccessError, match="without a row group"):
+                    SealedKeys.of(keys, kind, file, place, None)
+            else:
+                sealed = SealedKeys.of(keys, kind, file, place, None)
+    me.kms.asked.clear()
+    with pytest.raises(bs.BloomsealError):
+        sealed.open(here.policy(me.kms))
+    assert "pii" in me.kms.asked
+    assert len(sealed.open(here.policy())) == 1

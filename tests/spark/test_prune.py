@@ -23,6 +23,7 @@ from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.jar import SEALED_READS
 from bloomseal.spark.semijoin.indexed import AskedIndexes
+from bloomseal.spark.semijoin.pruning import Question
 from bloomseal.spark.semijoin.reading import Reading, _Reader
 from bloomseal.spark.semijoin.sealed_keyset import SealedKeys, values_of
 from bloomseal.spark.session import meanwhile
@@ -693,3 +694,22 @@ def test_no_folder_says_what_a_sealed_column_holds(
     ):
         with pytest.raises(Exception, match="may be a sealed one"):
             ask()
+
+
+def test_files_without_rows_seal_no_keys(spark: SparkSession, keyed: TablePolicy, tmp_path: Path, path: Path) -> None:
+    """Attack: nothing in such a file tells the column's key, and whoever may use the footer's plants as many as he
+    likes. The first file with rows has the key; where there is none, no key travels.
+    """
+    del path  # with it comes the key bridge
+    rows = rows_of(range(ROWS))
+    for number in range(30):
+        bs.write_table(rows.slice(0, 0), tmp_path / f"a{number}.parquet", encryption=keyed)
+    wanted = [digest(7)]
+    assert bss.prune(spark, tmp_path, "ssn", wanted, policy=keyed).counts["row_groups_left"] == 0
+    assert bss.semi_join(spark, tmp_path, "ssn", wanted, policy=keyed).collect() == []
+    bs.write_table(rows, tmp_path / "m.parquet", encryption=keyed, bloom_filters={"ssn": True})
+    found = Question.of(spark, tmp_path, "ssn", wanted, keyed.at(tmp_path))
+    assert found.sealed.file.endswith("m.parquet")
+    counts = bss.prune(spark, tmp_path, "ssn", wanted, policy=keyed).counts
+    assert (counts["failed"], counts["row_groups_left"]) == (0, 1)
+    assert [row.id for row in bss.semi_join(spark, tmp_path, "ssn", wanted, policy=keyed).collect()] == [7]

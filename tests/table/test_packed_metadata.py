@@ -40,7 +40,7 @@ def test_packed_metadata_are_read(packed: Path) -> None:
 def test_a_few_bytes_do_not_become_gigabytes(packed: Path, monkeypatch: pytest.MonkeyPatch, members: int) -> None:
     """The library unpacks all of it before it looks."""
     monkeypatch.setattr("bloomseal.storage.logs.iceberg.MAX_LOG_BYTES", 100_000)
-    monkeypatch.setattr("bloomseal.storage.logs.snapshot.MAX_LOG_BYTES", 100_000)
+    monkeypatch.setattr("bloomseal.storage.logs.decoded.MAX_LOG_BYTES", 100_000)
     assert bs.read_table(packed.parent.parent).num_rows == 2
     packed.write_bytes(gzip.compress(b" " * (10_000_000 // members)) * members)
     assert packed.stat().st_size < 100_000

@@ -188,11 +188,15 @@ class Question:
             files.names, files.base, table, column,
             lambda file, place: file.key_set(file.columns[place], values), loaded,
         )  # fmt: skip
-        # One at least: its key seals the keys.
-        names = list(of_index.names) or files.names[:1]
-        for name in (names[place] for place in _some(len(names), _SAMPLED_FILES)):
+        # One at least, with a row group: its column's key seals the keys.
+        names = list(of_index.names) or list(files.names)
+        sample = [names[place] for place in _some(len(names), _SAMPLED_FILES)]
+        empty: SealedKeys | None = None
+        for name in dict.fromkeys([*sample, *names]):
             if sealed is not None and index_pays(of_index.ruled_out):
                 break  # it pays, whatever other files say
+            if name not in sample and (empty is None or sealed is not None or refused is not None):
+                break  # all but files without rows tell enough
             try:
                 with open_table_file(name, table, files.base) as file:
                     schemas.add(file.leaves.raw)
@@ -205,6 +209,9 @@ class Question:
                             column=column, hint="where()",
                         )  # fmt: skip
                     kind = file.walk.footer.schema.leaves[leaf].type
+                    if not file.num_row_groups:
+                        empty = empty or SealedKeys.none(file.columns[leaf], kind, file.path, files.base)
+                        continue
                     if keys is None or sealed is None:
                         keys = file.key_set(file.columns[leaf], values)
                         sealed = SealedKeys.of(keys, kind, file, leaf, files.base)
@@ -218,12 +225,12 @@ class Question:
                 refused = error  # the executors will tell, of each file
         if sealed is None and refused is not None:
             raise refused
-        if sealed is None or keys is None:
+        sealed = sealed or empty  # nobody needs the keys where there is no row
+        if sealed is None:
             what = "no such column in the files" if files.names else "there are no files"
             raise UsageError(what, file=os.fspath(path), column=column, hint="values of partition columns: where()")
-        prediction = replace(
-            _predicted(len(keys), seen), left=left / max(sampled, 1), sampled=sampled, by_index=of_index.ruled_out
-        )
+        predicted = _predicted(0 if keys is None else len(keys), seen)
+        prediction = replace(predicted, left=left / max(sampled, 1), sampled=sampled, by_index=of_index.ruled_out)
         return cls(
             os.fspath(path), column, values, table, files, indexes.case_sensitive, sealed, prediction, tree, indexes,
             of_index, len(schemas) == 1,
@@ -274,8 +281,11 @@ def _ask(
     keys: KeySet | None = None
     for name, kept in files:
         try:
-            keys = keys or sealed.open(table)
             with open_table_file(name, table, base) as file:
+                if not file.num_row_groups:
+                    yield name, PrunedFile(file.path, (), 0, identity=identity_of(file))
+                    continue
+                keys = keys or sealed.open(table)
                 yield name, _asked(file, column, keys, sealed, indexes, kept)
         except BloomsealError as error:
             # Raised, it would end the job. What could not be asked may hold anything.

@@ -108,7 +108,7 @@ class Reading:
 
         def keys_for(file: SealedFile, place: int) -> KeySet | None:
             nonlocal keys
-            if file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
+            if self.sealed.is_empty or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
                 return None
             keys = keys or self.sealed.open(table)
             return keys
@@ -145,7 +145,7 @@ class Reading:
                     file.need_verified("read")
                     if asked is not None and asked.identity not in (None, identity_of(file)):
                         raise replaced(name)
-                    if asked is not None and not asked.row_groups:
+                    if not file.num_row_groups or (asked is not None and not asked.row_groups):
                         self._check(file, table, stats)
                     else:
                         if keys is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...encryption import ModuleCipher, ModuleType, SecretKey
-from ...errors import BloomsealError, UsageError
+from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...sbbf import ColumnType, KeySet
 from ..opening import open_table_file
 
@@ -54,6 +54,9 @@ class SealedKeys:
         """Seal `keys`, which are of this type, under a key of this file. A plaintext table has none: they travel as
         they are.
 
+        Args:
+            file: with a row group, whose column says which key it is under.
+
         Raises:
             KeyAccessError: the column's key can't be had.
         """
@@ -61,6 +64,16 @@ class SealedKeys:
         cipher = _cipher(file, leaf, salt)
         sealed = data if cipher is None else bytes(cipher.seal(data, ModuleType.FOOTER, _aad(file.path, column)))
         return cls(column, column_type, file.path, base, salt, sealed)
+
+    @classmethod
+    def none(cls, column: str, column_type: ColumnType, file: str, base: str | None) -> SealedKeys:
+        """For a table without a row: no keys, which nobody opens."""
+        return cls(column, column_type, file, base, b"", b"")
+
+    @property
+    def is_empty(self) -> bool:
+        """Are there no keys in it to be opened?"""
+        return not self._sealed
 
     def without_keys(self) -> SealedKeys:
         """For tasks that ask for none: it can't be opened."""
@@ -193,7 +206,10 @@ def _cipher(file: SealedFile, leaf: int, salt: bytes) -> ModuleCipher | None:
     walk = file.walk
     if walk.footer.crypto is None:
         return None
-    own = walk.cipher(walk.chunk(0, leaf)) if file.num_row_groups else None
+    if not file.num_row_groups:
+        # Under the footer's key whoever may use that one, and plants such a file, would have the values.
+        raise KeyAccessError("without a row group nothing tells the column's key", file=file.path)
+    own = walk.cipher(walk.chunk(0, leaf))
     secret = (own or walk.keys.footer()).key.reveal()
     return ModuleCipher(SecretKey(HKDF(SHA256(), 32, salt, _LABEL).derive(secret)))
 

@@ -10,7 +10,9 @@ import os
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
+from ..places import open_source
 from ..ref import FileRef
+from .decoded import need_parquet, need_readable
 from .delta_log import read_log
 from .snapshot import (
     History,
@@ -21,7 +23,6 @@ from .snapshot import (
     in_table,
     library,
     location,
-    need_readable,
     opened,
     told_apart,
 )
@@ -126,18 +127,21 @@ class DeltaLog:
 
 
 def _need_regular(folder: str) -> None:
-    """The library opens what it finds by name: a pipe would have it wait for ever, and a text is read at once.
+    """The library opens what it finds by name: a pipe would have it wait for ever, and a text is read, or a checkpoint
+    decoded, at once.
 
     Raises:
         UsageError: something in the log is neither a file nor a folder.
-        FormatError: a text that is too long.
+        FormatError: a file that is too long, or decodes to too much.
     """
     for above, _, names in os.walk(folder):
         for name in names:
             if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
                 raise UsageError("the table's log can't be read: it is no regular file", file=path)
-            if name.endswith(".json"):
-                need_readable(os.path.getsize(path), path)  # noqa: PTH202
+            need_readable(os.path.getsize(path), path)  # noqa: PTH202
+            if name.endswith(".parquet"):
+                with open_source(FileRef(path)) as source:
+                    need_parquet(bytes(source.read(0, source.size)), path)
 
 
 def _deltalake() -> Any:

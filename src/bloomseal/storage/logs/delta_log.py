@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from ...errors import BloomsealError
 from ..places import open_source
 from ..ref import FileRef
-from .snapshot import BOUNDS, PARTITIONS, PREDICATE, History, in_table, need_readable
+from .decoded import need_parquet, need_readable
+from .snapshot import BOUNDS, PARTITIONS, PREDICATE, History, in_table
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -154,14 +155,15 @@ def _listed(folder: FileRef, found: History) -> list[FileInfo]:
 
 def _actions(ref: FileRef) -> Iterator[dict[str, Any]]:
     with open_source(ref) as source:
+        need_readable(source.size, ref.path)
+        data = bytes(source.read(0, source.size))
         if ref.path.endswith(".parquet"):
-            table = pq.ParquetFile(pa.BufferReader(bytes(source.read(0, source.size))))
+            need_parquet(data, ref.path)
+            table = pq.ParquetFile(pa.BufferReader(data))
             wanted = [name for name in _WANTED if name in table.schema_arrow.names]
             for batch in table.iter_batches(batch_size=_ROWS, columns=wanted):
                 yield from batch.to_pylist()
             return
-        need_readable(source.size, ref.path)
-        text = bytes(source.read(0, source.size))
-    for line in text.splitlines():
+    for line in data.splitlines():
         if line.strip():
             yield json.loads(line)

@@ -7,10 +7,10 @@ one that was named is refused: it would bring back rows that were deleted.
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -21,7 +21,8 @@ from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..places import open_source
 from ..ref import FileRef
-from ..source import Source, refusal
+from ..source import refusal
+from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .snapshot import (
     History,
@@ -31,7 +32,6 @@ from .snapshot import (
     in_table,
     library,
     location,
-    need_readable,
     opened,
     told_apart,
 )
@@ -41,9 +41,6 @@ __all__ = ["IcebergLog"]
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
 _PACKED: Final = ".gz.metadata.json"
-_GZIP: Final = 31
-"""Of zlib: with gzip's header and check."""
-_PIECE: Final = 1 << 20
 _DATA, _BY_VALUE = 0, 2
 """Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
 _PLACES: Final = (
@@ -232,7 +229,10 @@ def _load(ref: FileRef) -> Any:
     """One metadata file, as the library has it."""
     table = library("pyiceberg", "iceberg", _pyiceberg)
     with open_source(ref) as source:
-        need_readable(_length(source), ref.path)
+        need_readable(source.size, ref.path)
+        if source.name.endswith(_PACKED):
+            packed = bytes(source.read(0, source.size))
+            need_readable(inflated("gzip", packed, MAX_LOG_BYTES), ref.path, len(packed))
     return opened(ref, lambda: table(location(ref)))
 
 
@@ -246,26 +246,6 @@ def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
             if field.field_id is not None:
                 yield above + name, field.field_id
             yield from _mapped_names(field.fields, f"{above}{name}.")
-
-
-def _length(source: Source) -> int:
-    """Of the metadata as the library reads them; it unpacks at once what says that it is packed, a thousand bytes from
-    each.
-    """
-    if not source.name.endswith(_PACKED):
-        return source.size
-    unpacking, length = zlib.decompressobj(_GZIP), 0
-    for begin in range(0, source.size, _PIECE):
-        packed = bytes(source.read(begin, min(_PIECE, source.size - begin)))
-        while packed and length <= MAX_LOG_BYTES:
-            try:
-                length += len(unpacking.decompress(packed, _PIECE))
-            except zlib.error:
-                return length  # the library will say so
-            packed = unpacking.unconsumed_tail
-            if unpacking.eof:
-                packed, unpacking = unpacking.unused_data, zlib.decompressobj(_GZIP)
-    return length
 
 
 def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
@@ -329,12 +309,23 @@ def _pyiceberg() -> Callable[[str], Any]:
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
 
+    class _Counted(PyArrowFile):
+        """A manifest, or a list of them: given to the decoder with what was counted of it."""
+
+        def open(self, seekable: bool = True) -> Any:
+            with super().open(seekable) as stream:
+                need_readable(len(self), self.location)
+                data = stream.read()
+            need_avro(data, self.location)
+            return io.BytesIO(data)
+
     class _Near(PyArrowFileIO):
         """What the metadata name is read from the file system that they lie on, and nowhere else."""
 
-        def __init__(self, scheme: str) -> None:
+        def __init__(self, metadata: str) -> None:
             super().__init__({})
-            self._scheme = _SAME.get(scheme, scheme)
+            scheme = self.parse_location(metadata)[0]
+            self.metadata, self._scheme = metadata, _SAME.get(scheme, scheme)
 
         def new_input(self, location: str) -> PyArrowFile:
             scheme, _, path = self.parse_location(location)
@@ -342,12 +333,15 @@ def _pyiceberg() -> Callable[[str], Any]:
                 raise UsageError(f"the table's metadata lead to {scheme}: of another table?")
             if scheme == "file":
                 os.close(open_regular(path))
-            return super().new_input(location)
+            file = super().new_input(location)
+            if location == self.metadata:
+                return file
+            return _Counted(location, file._path, file._filesystem)
 
     def table(location: str) -> StaticTable:
         # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
         # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
-        files = _Near(PyArrowFileIO.parse_location(location)[0])
+        files = _Near(location)
         metadata = FromInputFile.table_metadata(files.new_input(location))
         return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...errors import FormatError
-from ...limits import MAX_LOG_BYTES
 from ..places import open_source
 from ..ref import FileRef
 from ..source import Source
-from .snapshot import BOUNDS, PARTITIONS, History, location, need_readable
+from .decoded import most_decoded, need_readable
+from .snapshot import BOUNDS, PARTITIONS, History, location
 
 __all__ = ["Names", "look_for_values"]
 
@@ -130,9 +130,8 @@ def _in_puffin(source: Source, names: Names) -> Iterator[tuple[str, str]]:
 def _inflated(payload: bytes) -> bytes:
     try:
         with pa.input_stream(pa.BufferReader(payload), compression="lz4") as stream:
-            text = bytes(stream.read(MAX_LOG_BYTES + 1))
+            text = bytes(stream.read(most_decoded(len(payload)) + 1))
     except (pa.ArrowException, OSError):
         raise FormatError("a Puffin footer that can't be unpacked") from None
-    if len(text) > MAX_LOG_BYTES:
-        raise FormatError(f"a Puffin footer of more than {MAX_LOG_BYTES} bytes")
+    need_readable(len(text), "a Puffin footer", len(payload))
     return text

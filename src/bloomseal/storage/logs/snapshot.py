@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 from ..._text import articled
-from ...errors import BloomsealError, FormatError, MissingDependencyError, UsageError
-from ...limits import MAX_LOG_BYTES
+from ...errors import BloomsealError, MissingDependencyError, UsageError
 from ..ref import FileRef
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ __all__ = [
     "in_table",
     "library",
     "location",
-    "need_readable",
     "opened",
     "told_apart",
 ]
@@ -176,16 +174,6 @@ def opened(ref: FileRef, load: Callable[[], T]) -> T:
     except Exception as error:
         failed = type(error).__name__
     raise UsageError(f"the table can't be opened ({failed})", file=ref.path)
-
-
-def need_readable(size: int, path: str) -> None:
-    """Before a text of a log is read at once.
-
-    Raises:
-        FormatError: it is too long. A file with holes is as long as somebody likes.
-    """
-    if size > MAX_LOG_BYTES:
-        raise FormatError(f"a log of {size} bytes; the limit is {MAX_LOG_BYTES}", file=path)
 
 
 def location(ref: FileRef) -> str:

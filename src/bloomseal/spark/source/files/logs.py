@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ....errors import BloomsealError, FormatError, UnsupportedError
 from ....storage.discovery.kinds import LOGS, Layout
 from ....storage.formats import METADATA_ENDINGS
-from ....storage.logs.snapshot import need_readable
+from ....storage.logs.decoded import need_readable
 from ....storage.places import open_source
 from ....storage.ref import FileRef
 from ...listing import open_filesystem, split_uri

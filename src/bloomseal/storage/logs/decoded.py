@@ -1,0 +1,263 @@
+"""How much memory a log's files take once a library has decoded them, told before it is asked to.
+
+Nobody authenticates a log, and a few stored bytes can stand for any number of decoded ones: compressed blocks,
+dictionary entries that are referred to again and again, runs of nulls, lists of items that take no byte. The libraries
+decode what they are given. So what their files would come to is counted first, without decoding them, and has a limit
+that grows with what is stored: whoever wants memory to be taken pays for it in the table's folder.
+
+Parquet file format, "Page", "Encodings"; Avro 1.12, "Object Container Files", "Required Codecs".
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import FormatError
+from ...limits import CHECKPOINT_RATIO, MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from ...thrift import Cursor
+from ...thrift.structs import PageHeader, decode_at
+
+__all__ = ["inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
+
+_PIECE: Final = 1 << 20
+_GZIP: Final = 31
+_RAW: Final = -15
+"""Of zlib: with gzip's header and check, and bare."""
+_VALUE: Final = 8
+"""Bytes that a value takes in a decoder's arrays, whatever its type, and were it null."""
+_MAGIC: Final = b"Obj\x01"
+_SYNC: Final = 16
+_DICTIONARY_PAGE: Final = 2
+_DELTA_BYTE_ARRAY: Final = 7
+
+
+def need_readable(size: int, path: str, stored: int | None = None, ratio: int = MANIFEST_RATIO) -> None:
+    """Before a file of a log is read, or decoded, at once.
+
+    Args:
+        size: bytes that are read, or that the file decodes to.
+        stored: bytes that it has, where `size` is that of what it decodes to; ratio: what these may come to.
+
+    Raises:
+        FormatError: it is too long. A file with holes is as long as somebody likes.
+    """
+    most = MAX_LOG_BYTES if stored is None else most_decoded(stored, ratio)
+    if size > most:
+        what = f"a log of {size} bytes" if stored is None else f"a log of {stored} bytes that decodes to {size} or more"
+        raise FormatError(f"{what}; the limit is {most}", file=path)
+
+
+def most_decoded(stored: int, ratio: int = MANIFEST_RATIO) -> int:
+    """How much a file of a log may decode to, that has so many bytes."""
+    return min(MAX_LOG_BYTES, SMALL_LOG_BYTES + ratio * stored)
+
+
+def inflated(codec: str, data: bytes, most: int) -> int:
+    """The length of what these bytes decompress to; as soon as it is greater than `most`, any such length.
+
+    Args:
+        codec: as Avro names it, or ``gzip``.
+    """
+    if codec == "null":
+        return len(data)
+    if codec == "snappy":  # the length comes first, and the decoder allocates it
+        return _varint(data, 0)[0]
+    length = 0
+    with contextlib.suppress(zlib.error, OSError, ValueError):  # the library will say so
+        for piece in _PIECES[codec](data):
+            length += piece
+            if length > most:
+                break
+    return length
+
+
+def _deflated(data: bytes, window: int) -> Iterator[int]:
+    unpacking = zlib.decompressobj(window)
+    while data:
+        yield len(unpacking.decompress(data, _PIECE))
+        data = unpacking.unconsumed_tail
+        if unpacking.eof and window == _GZIP:  # a file may be several
+            data, unpacking = unpacking.unused_data, zlib.decompressobj(window)
+
+
+def _bzipped(data: bytes) -> Iterator[int]:
+    unpacking = bz2.BZ2Decompressor()
+    yield len(unpacking.decompress(data, _PIECE))
+    while not unpacking.eof and not unpacking.needs_input:
+        yield len(unpacking.decompress(b"", _PIECE))
+
+
+def _zstandard(data: bytes) -> Iterator[int]:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        while piece := len(stream.read(_PIECE)):
+            yield piece
+
+
+_PIECES: Final[dict[str, Callable[[bytes], Iterator[int]]]] = {
+    "gzip": lambda data: _deflated(data, _GZIP),
+    "deflate": lambda data: _deflated(data, _RAW),
+    "bzip2": _bzipped,
+    "zstandard": _zstandard,
+}
+
+
+# Avro ----------------------------------------------------------------------------------------------------------------
+
+
+def need_avro(data: bytes, path: str) -> None:
+    """Before a library decodes an Avro file.
+
+    Raises:
+        FormatError: it would become too much, is none, or is of a codec that nobody knows.
+    """
+    try:
+        size = _avro(data)
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError, OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"a manifest that can't be understood ({type(error).__name__})", file=path) from None
+    need_readable(size, path, len(data))
+
+
+def _avro(data: bytes) -> int:
+    if data[:4] != _MAGIC:
+        raise ValueError
+    told, position = _metadata(data, 4)
+    if _takes_nothing(json.loads(told["avro.schema"]), {}, items=True):
+        return MAX_LOG_BYTES + 1  # as many as somebody says
+    codec, position = told.get("avro.codec", b"null").decode(), position + _SYNC
+    most, size = most_decoded(len(data)), 0
+    while position < len(data) and size <= most:
+        count, position = _zigzag(data, position)
+        length, position = _zigzag(data, position)
+        if count < 0 or length < 0:
+            raise ValueError
+        size += max(count, inflated(codec, data[position : position + length], most))
+        position += length + _SYNC
+    return size
+
+
+def _metadata(data: bytes, position: int) -> tuple[dict[str, bytes], int]:
+    found: dict[str, bytes] = {}
+    while True:
+        count, position = _zigzag(data, position)
+        if count < 0:
+            count, (_, position) = -count, _zigzag(data, position)
+        if not count:
+            return found, position
+        for _ in range(min(count, len(data))):
+            pair = []
+            for _ in range(2):
+                length, position = _zigzag(data, position)
+                if not 0 <= length <= len(data) - position:
+                    raise ValueError
+                pair.append(data[position : position + length])
+                position += length
+            found[pair[0].decode()] = pair[1]
+
+
+def _takes_nothing(schema: Any, named: dict[str, Any], *, items: bool = False) -> bool:
+    """Can a value of this type take no byte; or, asked for `items`, those of a list in it?"""
+    if isinstance(schema, list):  # a union, whose branch has a number
+        return items and any(_takes_nothing(one, named, items=True) for one in schema)
+    if isinstance(schema, str):
+        return not items and (schema == "null" or (schema in named and _takes_nothing(named[schema], {})))
+    kind = schema["type"]
+    if isinstance(kind, dict | list):
+        return _takes_nothing(kind, named, items=items)
+    if "name" in schema:
+        named[schema["name"]] = schema
+    if kind == "record":
+        inside = (_takes_nothing(field["type"], named, items=items) for field in schema["fields"])
+        return any(inside) if items else all(inside)
+    if kind in ("array", "map"):
+        inner = schema["items" if kind == "array" else "values"]
+        return items and (
+            (kind == "array" and _takes_nothing(inner, named)) or _takes_nothing(inner, named, items=True)
+        )
+    return not items and (kind == "null" or (kind == "fixed" and not schema["size"]))
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    value, position = _varint(data, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueError
+
+
+# Parquet -------------------------------------------------------------------------------------------------------------
+
+
+def need_parquet(data: bytes, path: str) -> None:
+    """Before a library decodes a Parquet file of a log.
+
+    Raises:
+        FormatError: it would become too much, or is none.
+    """
+    try:
+        size = _parquet(data)
+    except (pa.ArrowException, ValueError, IndexError, OSError) as error:
+        raise FormatError(f"a checkpoint that can't be understood ({type(error).__name__})", file=path) from None
+    need_readable(size, path, len(data), CHECKPOINT_RATIO)
+
+
+def _parquet(data: bytes) -> int:
+    meta = pq.read_metadata(pa.BufferReader(data))
+    most = most_decoded(len(data), CHECKPOINT_RATIO)
+    size: int = _VALUE * meta.num_rows * meta.num_columns
+    for group in range(meta.num_row_groups):
+        row_group = meta.row_group(group)
+        for place in range(row_group.num_columns):
+            if size > most:
+                return size
+            size += _chunk(data, row_group.column(place), most - size)
+    return size
+
+
+def _chunk(data: bytes, chunk: Any, most: int) -> int:
+    """What a column chunk decodes to, by its pages' own headers: the footer's sums may be anything."""
+    position = min(one for one in (chunk.dictionary_page_offset, chunk.data_page_offset) if one is not None)
+    left: int = chunk.num_values
+    longest, size = 0, _VALUE * left
+    while left > 0 and size <= most:
+        cursor = Cursor(data, position)
+        header = decode_at(PageHeader, cursor)
+        stored, unpacked = header.size or 0, header.uncompressed_size or 0
+        if stored < 0 or unpacked < 0 or cursor.position + stored > len(data):
+            raise ValueError
+        position, size = cursor.position + stored, size + unpacked
+        if header.type == _DICTIONARY_PAGE:
+            if size <= most and chunk.physical_type == "BYTE_ARRAY":
+                longest = _longest(data[cursor.position : position], unpacked, chunk.compression)
+            continue
+        if (page := header.data or header.data_v2) is None:
+            continue
+        values = max(page.num_values or 0, 1)
+        # An entry may be referred to by all values; what begins as the one before does may be that as a whole.
+        size += values * (_VALUE + (unpacked if page.encoding == _DELTA_BYTE_ARRAY else longest))
+        left -= values
+    return size
+
+
+def _longest(stored: bytes, unpacked: int, codec: str) -> int:
+    page = stored if codec == "UNCOMPRESSED" else pa.Codec(codec.lower()).decompress(stored, unpacked).to_pybytes()
+    longest = position = 0
+    while position < len(page):
+        length = int.from_bytes(page[position : position + 4], "little")
+        longest, position = max(longest, length), position + 4 + length
+    return longest
