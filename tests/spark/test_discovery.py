@@ -152,7 +152,9 @@ def test_a_missing_folder_is_told(spark: SparkSession, ring: bs.Keyring, tmp_pat
 def test_rotation_and_audit_see_all_that_spark_and_a_reader_see(
     spark: SparkSession, ring: bs.Keyring, tmp_path: Path
 ) -> None:
-    tables = {"t": {"footer_key": "footer", "complete": True, "columns": {"id": {"filter": True}}}}
+    tables = {
+        "t": {"footer_key": "footer", "complete": True, "partition_by": ["_day"], "columns": {"id": {"filter": True}}}
+    }
     policy = Policy.from_dict({"version": 1, "kms": f"keyring:{ring.path}", "tables": tables})
     table = policy.for_table("t")
     names = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +45,7 @@ def sealed(spark: SparkSession, ring: bs.Keyring, work: Path) -> tuple[Path, Pol
                 "orders": {
                     "footer_key": "footer",
                     "complete": True,
+                    "partition_by": ["day"],
                     "aad_prefix": "{table}/{file}",
                     "store_aad_prefix": False,
                     "columns": {"ssn": {"key": "pii", "filter": {"fpp": 0.0001}}, "diagnosis": {"key": "forbidden"}},
@@ -335,3 +337,28 @@ def test_workers_do_not_look_through_what_they_have_loaded(spark: SparkSession, 
     counts = spark.range(8, numPartitions=8).mapInArrow(frozen, "count bigint").collect()
     assert max(row["count"] for row in counts) > 0  # that of a worker which has read
     assert gc.get_freeze_count() == 0
+
+
+def test_reads_side_by_side_share_no_setting(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    """A setting that the session lends to a read, and that two take back in another order, would stay: every other
+    source in Python would then be asked for filters that it may not understand.
+    """
+    name = "spark.sql.python.filterPushdown.enabled"
+    folder, policy = sealed
+    spark.conf.unset(name)
+    ask = lambda i: bss.read(spark, folder, columns=["id"], where=f"id = {i}", policy=policy, table="orders")  # noqa: E731
+    seen = []
+    looking = threading.Event()
+
+    def watch() -> None:
+        while not looking.is_set():
+            seen.append(spark.conf.get(name, "false"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: ask(i).count(), range(8)))
+    looking.set()
+    watcher.join()
+    assert found == [1] * 8
+    assert set(seen) == {"false"}

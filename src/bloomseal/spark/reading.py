@@ -226,11 +226,11 @@ class Request:
         from pyspark.serializers import CPickleSerializer
 
         loads: Any = CPickleSerializer().loads
-        conf: Any = self._spark.conf
-        before = conf.get(_PUSHDOWN, "false")
-        conf.set(_PUSHDOWN, "true")
+        # With views, functions and settings of the session, and settings of its own: reads side by side share none.
+        beside = type(self._spark)(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
+        beside.conf.set(_PUSHDOWN, "true")
         try:
-            frame = self.frame(self.schema.names, catch_filters="true").where(where)
+            frame = self.frame(self.schema.names, beside, catch_filters="true").where(where)
             plans = frame._jdf.queryExecution()
             said = str(plans.analyzed())
             if found := _FILE.search(said):
@@ -255,19 +255,22 @@ class Request:
             if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR":
                 raise
             return "[]"
-        finally:
-            conf.set(_PUSHDOWN, before)
         return str(caught[0].value) if caught else "[]"
 
-    def frame(self, columns: Sequence[str], **more: str) -> DataFrame:
-        """These columns of the table, counted by themselves."""
+    def frame(self, columns: Sequence[str], session: SparkSession | None = None, **more: str) -> DataFrame:
+        """These columns of the table, counted by themselves.
+
+        Args:
+            session: another one than the reader's.
+        """
         from .source.stats import READ_ID
 
         schema = type(self.schema)([self.schema[name] for name in columns])
         zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
         options = {**self._options, **zone, **more, READ_ID: uuid.uuid4().hex}
-        with as_active(self._spark):
-            return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
+        spark = session or self._spark
+        with as_active(spark):
+            return spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
 
 
 def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
