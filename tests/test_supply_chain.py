@@ -112,7 +112,9 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheels: tuple[Path, Path]
     assert "bloomseal = bloomseal.cli.main:main" in entry_points
     assert f"Version: {bloomseal.__version__}" in metadata
     for name, content in held.items():
-        assert not re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY|/(?:home|root|Users)/\w|\"keys\": \{\"", content), name
+        assert not re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY|/(?:home|root|Users)/\w|\"keys\": \{\"(?!\$)", content), (
+            name
+        )
 
 
 def test_no_import_asks_the_network_or_starts_a_process() -> None:

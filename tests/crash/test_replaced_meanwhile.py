@@ -11,6 +11,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.storage.places import open_source
 from bloomseal.storage.source import Source
+from support.patched import patch_everywhere
 
 KEYS = b"f" * 16
 ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)
@@ -35,7 +36,7 @@ def test_a_replacement_right_after_opening_is_noticed(
             shutil.copy(theirs, tmp_path / "next.parquet").replace(path)
         return source
 
-    monkeypatch.setattr(Source, "open", open_then_lose)
+    patch_everywhere(monkeypatch, open_source, open_then_lose)
     change = {
         "attach": lambda: bs.attach_filters(path, {"id": True}, decryption=DECRYPTION),
         "rekey": lambda: bs.rekey(path, decryption=DECRYPTION, encryption=ENCRYPTION),

@@ -15,6 +15,7 @@ import bloomseal as bs
 from bloomseal.index.facts.clock import _COARSE
 from crash.s3_endpoint import Endpoint, serving
 from index.test_index import DECRYPTION, ENCRYPTION, KEYS, part
+from support.patched import patch_everywhere
 
 
 def write(place: str, rows: pa.Table, filesystem: Any = None, **options: Any) -> None:
@@ -193,16 +194,15 @@ def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pyte
     write(str(tmp_path / "1.parquet"), rows.slice(50_000))
     opened(tmp_path).index("k", encryption=ENCRYPTION).build()
     reads: list[tuple[str, int]] = []
-    plain = open_source.__func__
 
-    def counted(cls: Any, path: Any, filesystem: Any = None) -> Source:
-        source = plain(cls, path, filesystem)
+    def counted(path: Any, filesystem: Any = None) -> Source:
+        source = open_source(path, filesystem)
         inner = source._read
         name = Path(source.name).name
         source._read = lambda offset, length: (reads.append((name, length)), inner(offset, length))[1]
         return source
 
-    monkeypatch.setattr(Source, "open", classmethod(counted))
+    patch_everywhere(monkeypatch, open_source, counted)
     counts = []
     for absent in range(1, 25, 3):
         reads.clear()

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         WitnessKms,
     )
     from .local_keys import MasterKeys
-    from .material.material import KeyDescription, KeyMaterial, KeyMetadata
-    from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
+    from .material.material import KeyMaterial, KeyMetadata
+    from .protocols import FileKeys, KeyDescription, KeyRetriever, KeySource, KmsClient
     from .sources import as_key_source
     from .tools import KeyTools
 
@@ -86,7 +86,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "FileKeys": "protocols",
             "FileRef": ".storage.ref",
             "KeyDates": "kms_protocols",
-            "KeyDescription": "material.material",
+            "KeyDescription": "protocols",
             "KeyMaterial": "material.material",
             "KeyMetadata": "material.material",
             "KeyRetriever": "protocols",

@@ -27,7 +27,7 @@ from typing import Any, Final
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.folder import Folder
 from .access import raised_by
-from .material.material import wrapped_by
+from .protocols import wrapped_by
 
 __all__ = ["Access", "AccessLog", "host_name", "user_name"]
 

@@ -5,12 +5,24 @@ Every interface is structural: an object with the right methods will do, whateve
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from ..encryption import SecretKey
+from ..errors import BloomsealError
 from ..storage.ref import FileRef
 
-__all__ = ["CommittingKeys", "ConfirmingKeys", "FileKeys", "KeyRetriever", "KeySource", "KmsClient", "PlacedKeys"]
+__all__ = [
+    "CommittingKeys",
+    "ConfirmingKeys",
+    "FileKeys",
+    "KeyDescription",
+    "KeyRetriever",
+    "KeySource",
+    "KmsClient",
+    "PlacedKeys",
+    "wrapped_by",
+]
 
 
 @runtime_checkable
@@ -118,3 +130,41 @@ class KmsClient(Protocol):
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """What `wrap_key` was given."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDescription:
+    """What key metadata tells without any key.
+
+    Attributes:
+        master_key: the master key's identifier.
+        internal: the material stands in the file itself.
+        reference: the material's name in the external store; None where it is internal.
+        is_footer_key: as the material says.
+        kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
+        kms_instance_url: the KMS's address by the writer's account; footer keys only.
+        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text
+            alone.
+    """
+
+    master_key: str
+    internal: bool
+    reference: str | None
+    is_footer_key: bool
+    kek_id: str | None
+    kms_instance_url: str | None
+    wrapping_version: str | None
+
+    @property
+    def double_wrapping(self) -> bool:
+        return self.kek_id is not None
+
+
+def wrapped_by(keys: Any, key_metadata: bytes) -> KeyDescription | None:
+    """What a file's keys (`ToolsFileKeys.describe`) tell of key metadata; None where they don't. Costs no call."""
+    describe = getattr(keys, "describe", None)
+    try:
+        told: KeyDescription | None = None if describe is None else describe(key_metadata)
+    except BloomsealError:
+        return None
+    return told

@@ -17,9 +17,9 @@ from .kms.calls import KmsCalls, client_of
 from .kms.counters import Counters
 from .kms_protocols import VersionedKms
 from .material.beside import MaterialBeside
-from .material.material import DEFAULT_INSTANCE, KeyDescription, KeyMaterial, KeyMetadata
+from .material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from .material.retriever import MaterialRetriever, Unwrap, data_key
-from .protocols import KmsClient
+from .protocols import KeyDescription, KmsClient
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
 

@@ -17,7 +17,7 @@ from ..format.keys_at_hand import need_verified
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
-from ..keytools.material.material import KeyDescription
+from ..keytools.protocols import KeyDescription
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, PhysicalType
 from ..specs import EncryptionSpec, decryption_for, encryption_for

@@ -16,8 +16,7 @@ from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog
-from ..keytools.material.material import KeyDescription, wrapped_by
-from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys
+from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys, KeyDescription, wrapped_by
 from ..specs import EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary

@@ -7,14 +7,14 @@ values, and DELTA_BYTE_ARRAY repeats what the text before begins with: a few byt
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..._lazy import deferred
 from ...errors import FormatError
 from ...limits import MAX_DECODED_BYTES, MAX_DECODED_TIMES
 from ...sbbf import PhysicalType, batch
@@ -25,6 +25,11 @@ from ..schema import Leaf
 from .inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
 from .levels import parts_of, tallied
 from .page import Page, read_page
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["DecodedSize", "need_room"]
 

@@ -13,19 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..._text import articled
-from ...errors import BloomsealError, KeyAccessError
+from ...errors import KeyAccessError
 from ...limits import MAX_KEY_METADATA_BYTES
 
 __all__ = [
     "COLUMN_KEY_REFERENCE",
     "DEFAULT_INSTANCE",
     "FOOTER_KEY_REFERENCE",
-    "KeyDescription",
     "KeyMaterial",
     "KeyMetadata",
     "material_fields",
     "parse_object",
-    "wrapped_by",
 ]
 
 _TYPE: Final = "PKMT1"
@@ -162,44 +160,6 @@ def _fields(text: str | bytes) -> dict[str, Any]:
 
 
 _MISSING: Final = object()
-
-
-@dataclass(frozen=True, slots=True)
-class KeyDescription:
-    """What key metadata tells without any key.
-
-    Attributes:
-        master_key: the master key's identifier.
-        internal: the material stands in the file itself.
-        reference: the material's name in the external store; None where it is internal.
-        is_footer_key: as the material says.
-        kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
-        kms_instance_url: the KMS's address by the writer's account; footer keys only.
-        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text
-            alone.
-    """
-
-    master_key: str
-    internal: bool
-    reference: str | None
-    is_footer_key: bool
-    kek_id: str | None
-    kms_instance_url: str | None
-    wrapping_version: str | None
-
-    @property
-    def double_wrapping(self) -> bool:
-        return self.kek_id is not None
-
-
-def wrapped_by(keys: Any, key_metadata: bytes) -> KeyDescription | None:
-    """What a file's keys (`ToolsFileKeys.describe`) tell of key metadata; None where they don't. Costs no call."""
-    describe = getattr(keys, "describe", None)
-    try:
-        told: KeyDescription | None = None if describe is None else describe(key_metadata)
-    except BloomsealError:
-        return None
-    return told
 
 
 def _get(fields: dict[str, Any], name: str, kind: type, default: object = _MISSING) -> Any:
