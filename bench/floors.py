@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
 from bloomseal import orc
-from bloomseal.encryption import ModuleType
+from bloomseal.core.encryption import ModuleType
+from bloomseal.core.limits import MAX_ORC_INDEX_BYTES
+from bloomseal.core.parquet.page import Page
+from bloomseal.core.parquet.walk import Chunk, Walk
+from bloomseal.core.storage.source import Scratch
 from bloomseal.format.minifile import PageSelection, mini_file
-from bloomseal.format.pages.page import Page
-from bloomseal.format.walk import Chunk, Walk
-from bloomseal.limits import MAX_ORC_INDEX_BYTES
 from bloomseal.orc.filters import FilterKind
-from bloomseal.storage.source import Scratch
 
 __all__ = ["ask_orc", "convert", "look_up"]
 

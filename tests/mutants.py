@@ -1,4 +1,4 @@
-"""Mutation testing of the modules in ``mutants.toml``: ``make mutants MUTANTS="sbbf/encoding.py"``.
+"""Mutation testing of the modules in ``mutants.toml``: ``make mutants MUTANTS="core/sbbf/encoding.py"``.
 
 mutmut changes one expression at a time and runs the module's own tests on it. A mutant that they don't notice is either
 explained in ``mutants.toml``, because nobody could notice it, or the run fails. The tables that are printed are those

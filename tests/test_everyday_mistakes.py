@@ -79,7 +79,7 @@ def test_no_such_column_lists_each_name_once_and_the_nearest_first(
 
 
 def test_nearest_keeps_the_order_of_what_is_not_alike() -> None:
-    from bloomseal.spelling import nearest
+    from bloomseal.core.spelling import nearest
 
     assert nearest("columm", ["b", "a", "column", "a"]) == ["column", "b", "a"]
     assert nearest("x", map(str, range(100)), most=3) == ["0", "1", "2"]

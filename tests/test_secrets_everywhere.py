@@ -21,7 +21,7 @@ from bloomseal.audit import audit, may_destroy
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
-from bloomseal.encryption import SecretKey
+from bloomseal.core.encryption import SecretKey
 from bloomseal.keytools import MasterKeys
 from bloomseal.keytools.local_keys import LocalKeyCalls
 from bloomseal.rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate

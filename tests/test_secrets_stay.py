@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools.pinned import PinnedKeys
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal
-from bloomseal.storage.ref import FileRef
 from bloomseal.write.output_keys import OutputKeys
 from support.watch import Secrets
 

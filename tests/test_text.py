@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal._text import articled, safe_text
-from bloomseal.errors import BloomsealError, BloomsealWarning
-from bloomseal.keytools.access import KmsAccessError, Problem, shown
+from bloomseal.core.errors import BloomsealError, BloomsealWarning
+from bloomseal.core.keys.access import KmsAccessError, Problem, shown
+from bloomseal.core.text import articled, safe_text
 
 HOSTILE = "a\r\nforged: ok\x1b[2J\u202etxt\u200b\u2028\U000e0041\udcff"
 

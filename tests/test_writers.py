@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bloomseal.writers import KNOWN_WRONG, Claim, application_and_version, known_wrong
+from bloomseal.core.writers import KNOWN_WRONG, Claim, application_and_version, known_wrong
 
 
 @pytest.mark.parametrize(

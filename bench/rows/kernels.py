@@ -14,7 +14,8 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
-from bloomseal.sbbf import ColumnType, PhysicalType, hash_array, num_bytes
+from bloomseal.core.sbbf import ColumnType, PhysicalType, hash_array
+from bloomseal.sbbf import num_bytes
 
 from .. import data
 from ..jvm import java_kernels

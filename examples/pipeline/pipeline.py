@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 import bloomseal.spark as bss
 from bloomseal.audit import Severity
-from bloomseal.errors import BloomsealError
+from bloomseal.core.errors import BloomsealError
 
 HERE = Path(__file__).parent
 STEPS = ("seal", "check", "look-up", "audit", "rotate")

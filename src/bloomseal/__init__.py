@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from . import evidence as evidence
     from . import orc as orc
     from . import rotation as rotation
-    from .decryption import DecryptionSpec
-    from .errors import (
+    from .core.decryption import DecryptionSpec
+    from .core.errors import (
         BloomsealError,
         BloomsealWarning,
         FormatError,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from .core.sbbf import SplitBlockBloomFilter
     from .format.inspect import Inspection
     from .format.verify import VerifyReport
     from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .read.door import open_file
     from .read.file import SealedFile, Verdict
     from .rotation.rewrap import RewrapReport, rewrap
-    from .sbbf import FilterSpec, SplitBlockBloomFilter
+    from .sbbf import FilterSpec
     from .specs import EncryptionSpec
     from .table.dataset import DatasetReport, write_dataset
     from .table.open import open_table, read_table
@@ -95,33 +96,33 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         __name__,
         {
             "AttachReport": "write.attach",
-            "BloomsealError": "errors",
-            "BloomsealWarning": "errors",
+            "BloomsealError": "core.errors",
+            "BloomsealWarning": "core.errors",
             "ConversionReport": "write.convert",
             "DatasetReport": "table.dataset",
-            "DecryptionSpec": "decryption",
+            "DecryptionSpec": "core.decryption",
             "EncryptionSpec": "specs",
             "ExplicitKeys": "keytools",
             "FilterSpec": "sbbf",
-            "FormatError": "errors",
+            "FormatError": "core.errors",
             "Inspection": "format.inspect",
-            "IntegrityError": "errors",
-            "KeyAccessError": "errors",
+            "IntegrityError": "core.errors",
+            "KeyAccessError": "core.errors",
             "KeyRetriever": "keytools",
             "KeyTools": "keytools",
             "Keyring": "keytools",
-            "MissingDependencyError": "errors",
-            "MissingFileError": "errors",
+            "MissingDependencyError": "core.errors",
+            "MissingFileError": "core.errors",
             "Policy": "policy",
-            "PolicyError": "errors",
+            "PolicyError": "core.errors",
             "RewrapReport": "rotation.rewrap",
             "SealedFile": "read.file",
             "SealedTable": "table.sealed",
             "SealedWriter": "table.writing",
-            "SplitBlockBloomFilter": "sbbf",
+            "SplitBlockBloomFilter": "core.sbbf",
             "TableVerifyReport": "table.report",
-            "UnsupportedError": "errors",
-            "UsageError": "errors",
+            "UnsupportedError": "core.errors",
+            "UsageError": "core.errors",
             "Verdict": "read.file",
             "VerifyReport": "format.verify",
             "attach_filters": "table.verbs",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from .errors import UsageError
+from .core.errors import UsageError
 from .read.predicate.condition import shared
 from .table.open import as_table
 from .table.sealed import SealedTable

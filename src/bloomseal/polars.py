@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from .errors import MissingDependencyError, UnsupportedError
+from .core.errors import MissingDependencyError, UnsupportedError
 from .read.predicate.condition import AllOf, AnyOf, Compare
 from .read.predicate.values import Values
 from .table.open import as_table

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .decryption import DecryptionSpec, as_prefix
-from .encryption import Algorithm, SecretKey
-from .errors import Hint, UsageError
-from .spelling import named_options
-from .storage.ref import FileRef
+from .core.decryption import DecryptionSpec, as_prefix
+from .core.encryption import Algorithm, SecretKey
+from .core.errors import Hint, UsageError
+from .core.spelling import named_options
+from .core.storage.ref import FileRef
 
 if TYPE_CHECKING:
     from .policy import TablePolicy

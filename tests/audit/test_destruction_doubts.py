@@ -24,9 +24,9 @@ import pytest
 
 from bloomseal import EncryptionSpec, Keyring, seal_file
 from bloomseal.audit import Destruction
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools import KeyTools, VersionFacts
-from bloomseal.storage.ref import FileRef
 from support.lab import Lab, glued, people
 
 

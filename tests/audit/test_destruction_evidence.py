@@ -11,7 +11,7 @@ import pytest
 
 from bloomseal.audit.destruction.evidence import check_evidence
 from bloomseal.cli.main import main
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState
 from support.lab import Lab
 

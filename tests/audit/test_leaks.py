@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bloomseal import UsageError
 from bloomseal.audit import demonstrate
 from bloomseal.audit.pattern import Pattern
-from bloomseal.format.layout import Meta
+from bloomseal.core.parquet.layout import Meta
 from support.lab import Lab, edit_meta, people
 
 PIECES = st.sampled_from([r"\d", r"[a-c]", r"[x\d]", "-", "q", r"\.", r"[A-B_]", r"\w"])

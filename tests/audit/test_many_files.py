@@ -22,10 +22,10 @@ from bloomseal.audit.facts.places import Places, find_files
 from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.rendering.streamed import json_pieces
 from bloomseal.audit.report import judged
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.evidence.collect import Beside, finished, gather
 from bloomseal.evidence.rotations import read_journal
 from bloomseal.keytools import KeyTools
-from bloomseal.storage.ref import FileRef
 from support.lab import Lab, people
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

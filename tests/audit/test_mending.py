@@ -21,12 +21,12 @@ import bloomseal as bs
 from bloomseal.audit import RULES, Finding, audit
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
-from bloomseal.format.expectation import Expectation
-from bloomseal.format.footer import peek
-from bloomseal.format.keys_at_hand import KeysAtHand
+from bloomseal.core.keys.protocols import FileRef
+from bloomseal.core.parquet.expectation import Expectation
+from bloomseal.core.parquet.footer import peek
+from bloomseal.core.parquet.keys_at_hand import KeysAtHand
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.kms import registry
-from bloomseal.keytools.protocols import FileRef
 from bloomseal.policy import ColumnPolicy, Policy, TablePolicy
 from bloomseal.sbbf import FilterSpec
 from bloomseal.storage.places import open_source
@@ -145,7 +145,7 @@ def stray(lab: Lab) -> Case:
 
 @case("BS306")
 def one_nonce(lab: Lab) -> Case:
-    from bloomseal.encryption import cipher
+    from bloomseal.core.encryption import cipher
 
     kept = cipher.os.urandom
     cipher.os.urandom = lambda size: bytes(size) if size == cipher.NONCE_BYTES else kept(size)

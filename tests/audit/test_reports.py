@@ -23,8 +23,8 @@ from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
+from bloomseal.core.thrift import Struct
 from bloomseal.policy import Policy
-from bloomseal.thrift import Struct
 from support.lab import Lab, edit_meta, people
 from support.sarif import check_sarif
 

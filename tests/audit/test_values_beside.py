@@ -16,9 +16,9 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import Report, Severity
+from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
-from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.write.assemble import filter_modules
 from support.lab import Lab, glued, people, told
 

@@ -16,7 +16,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.cli.hints import _IN_OPTIONS, hint_for
 from bloomseal.cli.main import cli, main
-from bloomseal.errors import Hint, UsageError
+from bloomseal.core.errors import Hint, UsageError
 
 from .conftest import Run, bloomseal
 

@@ -15,9 +15,9 @@ from bloomseal.cli.arguments.filters import parse_filters
 from bloomseal.cli.arguments.inputs import parse_type
 from bloomseal.cli.arguments.keys import Given, parse_key
 from bloomseal.cli.arguments.values import parse_value
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import KeyAccessError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import KeyAccessError
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
 
 P = PhysicalType
 UTC = dt.UTC

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.core.storage.source import Source
 from bloomseal.storage.places import open_source
-from bloomseal.storage.source import Source
 from support.patched import patch_everywhere
 
 KEYS = b"f" * 16

@@ -36,7 +36,9 @@ RUNNING = [
 ALL = [
     *RUNNING,
     "SECURITY.md",
+    "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/core.md",
     "docs/benchmarks.md",
     *(f"docs/adr/{path.name}" for path in sorted((ROOT / "docs/adr").glob("*.md"))),
 ]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bloomseal as bs
 from bloomseal import FormatError, IntegrityError, KeyAccessError, UnsupportedError, UsageError
-from bloomseal.encryption import (
+from bloomseal.core.encryption import (
     FRAME_BYTES,
     SIGNATURE_BYTES,
     Algorithm,
@@ -31,7 +31,7 @@ from bloomseal.encryption import (
     module_aad,
     page_aads,
 )
-from bloomseal.limits import MAX_MODULE_BYTES
+from bloomseal.core.limits import MAX_MODULE_BYTES
 
 KEY = bytes(range(16))
 

@@ -21,13 +21,13 @@ import pytest
 import bloomseal as bs
 from bloomseal import evidence
 from bloomseal.cli.main import main
+from bloomseal.core.thrift import Struct
 from bloomseal.evidence.bundle.archive import unpack
 from bloomseal.evidence.bundle.manifest import checked
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.kms_protocols import KeyDates, KeyState
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
-from bloomseal.thrift import Struct
 from evidence.test_bundle import key_pair
 from support.lab import Lab, edit_meta, people
 from support.sarif import check_sarif

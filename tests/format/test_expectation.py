@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.columns import meant_by
-from bloomseal.errors import PolicyError
-from bloomseal.format.expectation import NO_EXPECTATION, Expectation
-from bloomseal.format.footer import Footer
-from bloomseal.format.layout import read_tail
-from bloomseal.format.schema import Schema
-from bloomseal.storage.source import Source
+from bloomseal.core.columns import meant_by
+from bloomseal.core.errors import PolicyError
+from bloomseal.core.parquet.expectation import NO_EXPECTATION, Expectation
+from bloomseal.core.parquet.footer import Footer
+from bloomseal.core.parquet.layout import read_tail
+from bloomseal.core.parquet.schema import Schema
+from bloomseal.core.storage.source import Source
 
 SSN = Expectation(encrypted_columns=frozenset({"person.ssn"}))
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleType
+from bloomseal.core.encryption import ModuleType
+from bloomseal.core.parquet.walk import FilterBytes, Walk
+from bloomseal.core.thrift import Struct
 from bloomseal.format.opening import open_footer
-from bloomseal.format.walk import FilterBytes, Walk
 from bloomseal.storage.places import open_source
-from bloomseal.thrift import Struct
 from bloomseal.write import assemble, attach, writer
 
 FOOTER, NAME, NEW = b"f" * 16, b"n" * 16, b"w" * 16

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal.errors import FormatError
-from bloomseal.format.footer import _FEW_GROUPS, _NARROW, _SINGLE_CHUNKS, Footer
-from bloomseal.format.layout import read_tail
-from bloomseal.storage.source import Source
+from bloomseal.core.errors import FormatError
+from bloomseal.core.parquet.footer import _FEW_GROUPS, _NARROW, _SINGLE_CHUNKS, Footer
+from bloomseal.core.parquet.layout import read_tail
+from bloomseal.core.storage.source import Source
 
 
 def _file(groups: int, columns: int) -> bytes:

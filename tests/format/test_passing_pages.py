@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.format import walk
+from bloomseal.core.parquet import walk
+from bloomseal.core.storage.source import Source
 from bloomseal.storage.places import open_source
-from bloomseal.storage.source import Source
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))

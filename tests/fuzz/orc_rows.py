@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
-from bloomseal.errors import BloomsealError
+from bloomseal.core.errors import BloomsealError
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.rows import clear
 from bloomseal.orc.streams import Stream, StreamKind

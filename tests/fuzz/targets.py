@@ -25,22 +25,15 @@ import bloomseal as bs
 from bloomseal import orc
 from bloomseal.cli.arguments.csv_input import CsvReader
 from bloomseal.cli.arguments.where import parse_where
-from bloomseal.format.footer import Footer, plain_footer
-from bloomseal.format.layout import FileMeta, read_tail
-from bloomseal.format.schema import Schema
-from bloomseal.index.manifest import FACTS, Manifest, Run, Shard
-from bloomseal.keytools.keyring import keyfile
-from bloomseal.keytools.material.material import KeyMaterial, KeyMetadata
-from bloomseal.keytools.material.store import MaterialStore
-from bloomseal.policy.file import Policy
-from bloomseal.read.file import SealedFile
-from bloomseal.rotation.journal import Journal
-from bloomseal.sbbf import batch
-from bloomseal.storage.ref import FileRef
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
-from bloomseal.thrift.schema_structs import SchemaElement
-from bloomseal.thrift.structs import (
+from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
+from bloomseal.core.parquet.footer import Footer, plain_footer
+from bloomseal.core.parquet.layout import FileMeta, read_tail
+from bloomseal.core.parquet.schema import Schema
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
+from bloomseal.core.thrift.schema_structs import SchemaElement
+from bloomseal.core.thrift.structs import (
     BloomFilterHeader,
     ColumnChunk,
     ColumnIndex,
@@ -49,6 +42,13 @@ from bloomseal.thrift.structs import (
     RowGroup,
     decode,
 )
+from bloomseal.index.manifest import FACTS, Manifest, Run, Shard
+from bloomseal.keytools.keyring import keyfile
+from bloomseal.keytools.material.store import MaterialStore
+from bloomseal.policy.file import Policy
+from bloomseal.read.file import SealedFile
+from bloomseal.rotation.journal import Journal
+from bloomseal.sbbf import batch
 
 __all__ = ["CORPUS", "TARGETS", "run", "seeds"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleType
-from bloomseal.format.footer import peek
+from bloomseal.core.encryption import ModuleType
+from bloomseal.core.parquet.footer import peek
+from bloomseal.core.storage.source import Source
 from bloomseal.rotation import Rewrap, rotate
-from bloomseal.storage.source import Source
 from games.doors import READING, REFUSED, play
 from games.world import FILTERS, TRUTH, KeyHolder, Rights, World, forged_rows, rows, world
 from support.footers import change_algorithm

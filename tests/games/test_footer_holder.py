@@ -13,11 +13,11 @@ import pytest
 import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.cli.main import main
-from bloomseal.encryption import ModuleCipher
-from bloomseal.format.footer import peek
-from bloomseal.format.layout import Column, FileMeta, Group
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
+from bloomseal.core.encryption import ModuleCipher
+from bloomseal.core.parquet.footer import peek
+from bloomseal.core.parquet.layout import Column, FileMeta, Group
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
 from games.doors import READING, REFUSED, play
 from games.world import COLUMNS, FILTERS, TRUTH, KeyHolder, Rights, World, forged_rows, rows, world
 from support.footers import change_footer, change_groups, in_chunk, rename

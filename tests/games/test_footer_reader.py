@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
-from bloomseal.format.footer import peek
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.keys.wrapping import wrap_locally
+from bloomseal.core.parquet.footer import peek
+from bloomseal.core.storage.source import Source
 from bloomseal.keytools import KmsAccessError, Problem
-from bloomseal.keytools.material.wrapping import wrap_locally
-from bloomseal.storage.source import Source
 from games.world import NAME, KeyHolder, Rights, World, world
 
 pytest.importorskip("pyspark")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
-from bloomseal.format.footer import peek
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.parquet.footer import peek
+from bloomseal.core.storage.source import Source
 from bloomseal.rotation import Rekey, Rewrap, rotate
-from bloomseal.storage.source import Source
 from games.doors import READING, REFUSED, RIGHT, play
 from games.world import COLUMNS, FILTERS, StorageWriter, World, rows, world
 

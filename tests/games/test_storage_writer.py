@@ -14,10 +14,10 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import may_destroy
-from bloomseal.encryption import ModuleType, framed_length
-from bloomseal.format.layout import FileMeta
+from bloomseal.core.encryption import ModuleType, framed_length
+from bloomseal.core.parquet.layout import FileMeta
+from bloomseal.core.thrift import Struct
 from bloomseal.rotation import Rekey, Seal, rotate
-from bloomseal.thrift import Struct
 from games.doors import READING, REFUSED, RIGHT, play
 from games.world import COLUMNS, TENANTS, TRUTH, Rights, StorageWriter, World, forged_rows, rows, world
 from support.footers import as_ctr, change_algorithm, change_clear_footer, change_groups, in_chunk, rename

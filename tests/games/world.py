@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleCipher, SecretKey
+from bloomseal.core.encryption import ModuleCipher, SecretKey
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools import KmsAccessError, Problem
-from bloomseal.storage.ref import FileRef
 
 __all__ = [
     "NOBODY",

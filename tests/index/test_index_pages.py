@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.walk import Walk
+from bloomseal.core.parquet.walk import Walk
 from bloomseal.index.facts import hashed
 from bloomseal.index.facts.sighting import Sighting
 from bloomseal.index.manifest import FileState

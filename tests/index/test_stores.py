@@ -184,9 +184,9 @@ def test_tables_of_several_folders(tmp_path: Path) -> None:
 
 def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tail with footer, column index and offset index; and the page in question."""
+    from bloomseal.core.storage.source import Source
     from bloomseal.index.runs import shard
     from bloomseal.storage.places import open_source
-    from bloomseal.storage.source import Source
 
     monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
     rows = pa.table({"k": range(0, 300_000, 3)})

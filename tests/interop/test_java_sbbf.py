@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from support import java_types
 from support.java_types import TYPES, arrow_table, message, sample
 from support.jvm import JavaDecryption, JavaEncryption, java_filter, java_write

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import KeyAccessError, UsageError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.keytools import ExplicitKeys, FileRef, KeySource, as_key_source
 
 FOOTER, SSN, OTHER = b"0123456789012345", b"1234567890123450", b"1234567890123451"

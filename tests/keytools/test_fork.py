@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.encryption import SealCounter, SecretKey
+from bloomseal.core.encryption import SealCounter, SecretKey
 from bloomseal.keytools import FileRef, Keyring, KeyTools, as_key_source, client_for, sources
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms import registry

@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyTools
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.kms.common import pack, unpack

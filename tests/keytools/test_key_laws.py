@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import KeyAccessError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import KeyAccessError
+from bloomseal.core.keys.wrapping import unwrap_locally, wrap_locally
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyState, KeyTools, KmsAccessError
-from bloomseal.keytools.material.wrapping import unwrap_locally, wrap_locally
 from support.stand_ins import InMemoryKms
 
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n)).map(SecretKey)

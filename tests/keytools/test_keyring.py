@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.errors import KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import (
     DatedKms,
     FileRef,

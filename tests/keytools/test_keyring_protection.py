@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.errors import KeyAccessError, UsageError
+from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.keytools import Keyring, as_key_source
 
 KEY = bytes(range(16))

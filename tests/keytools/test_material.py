@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from bloomseal.encryption import ModuleCipher, ModuleType, SecretKey
-from bloomseal.errors import KeyAccessError
+from bloomseal.core.encryption import ModuleCipher, ModuleType, SecretKey
+from bloomseal.core.errors import KeyAccessError
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, KeyTools
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
+from bloomseal.core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
 from bloomseal.keytools import Keyring, KeyTools, as_key_source, client_for, register_kms
 from bloomseal.keytools.kms import registry
 from support.stand_ins import InMemoryKms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bloomseal import Keyring, KeyTools
-from bloomseal.keytools.protocols import FileRef
+from bloomseal.core.keys.protocols import FileRef
 from bloomseal.keytools.tools import ToolsFileKeys
 
 

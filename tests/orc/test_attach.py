@@ -12,7 +12,7 @@ import pytest
 import bloomseal as bs
 from bloomseal import orc
 from bloomseal.cli.main import main
-from bloomseal.errors import UnsupportedError, UsageError
+from bloomseal.core.errors import UnsupportedError, UsageError
 from bloomseal.orc import index
 from bloomseal.orc.index import need_range
 from bloomseal.orc.protobuf import Message, encoded

@@ -12,7 +12,7 @@ import pytest
 import bloomseal as bs
 from bloomseal import DecryptionSpec, Keyring
 from bloomseal.audit import Severity, audit, inventory, may_destroy
-from bloomseal.errors import KeyAccessError, PolicyError
+from bloomseal.core.errors import KeyAccessError, PolicyError
 from bloomseal.keytools import MasterKeys
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_java import java_orc_write, memory_keys

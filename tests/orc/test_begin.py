@@ -12,7 +12,7 @@ import pyarrow.orc
 import pytest
 
 from bloomseal import orc
-from bloomseal.errors import FormatError
+from bloomseal.core.errors import FormatError
 from bloomseal.orc.protobuf import varint
 from bloomseal.orc.rows import clear
 from bloomseal.orc.runs.begin import bits_from, bytes_from, integers_from

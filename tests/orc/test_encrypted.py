@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bloomseal import DecryptionSpec, Keyring, Verdict, orc
-from bloomseal.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, memory_keys

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, limits, orc
+from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, orc
+from bloomseal.core import limits
 from bloomseal.orc.chunks import Compression, inflate
 from bloomseal.orc.filters import parsed_filter
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal.errors import FormatError
+from bloomseal.core.errors import FormatError
 from bloomseal.orc import chunks
 from bloomseal.orc.asking.hashing import maybe_in
 from bloomseal.orc.chunks import Compression, InPlace, deflate, inflate, inflate_in_place

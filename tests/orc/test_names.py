@@ -14,8 +14,8 @@ import bloomseal as bs
 from bloomseal import orc
 from bloomseal.audit import audit
 from bloomseal.cli.main import main
-from bloomseal.columns import covers, nearest_entry
-from bloomseal.errors import PolicyError
+from bloomseal.core.columns import covers, nearest_entry
+from bloomseal.core.errors import PolicyError
 from bloomseal.policy import Policy
 from support.orc_files import orc_file, orc_ring
 

@@ -10,7 +10,8 @@ import pyarrow.orc
 import pytest
 
 import bloomseal as bs
-from bloomseal import Verdict, limits, orc
+from bloomseal import Verdict, orc
+from bloomseal.core import limits
 from bloomseal.orc.protobuf import Message, without
 
 from .generated import write

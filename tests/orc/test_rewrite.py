@@ -14,7 +14,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import DecryptionSpec, FilterSpec, Verdict, orc
-from bloomseal.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.asking.hashing import hash_bytes
 from bloomseal.orc.filters import parsed_filter

@@ -16,7 +16,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import orc
-from bloomseal.errors import FormatError, PolicyError, UnsupportedError, UsageError
+from bloomseal.core.errors import FormatError, PolicyError, UnsupportedError, UsageError
 from bloomseal.orc import Column, OrcFile
 from bloomseal.orc.protobuf import Message
 from bloomseal.orc.statistics import GroupStatistics

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import Algorithm
-from bloomseal.errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
+from bloomseal.core.encryption import Algorithm
+from bloomseal.core.errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
 from bloomseal.keytools import Keyring
 from bloomseal.policy import ColumnPolicy, Policy, Sensitivity, TablePolicy
 

@@ -10,9 +10,9 @@ import pyarrow.fs as pafs
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.layout import TAIL_BYTES
+from bloomseal.core.parquet.layout import TAIL_BYTES
+from bloomseal.core.storage.source import Source
 from bloomseal.storage.places import open_source
-from bloomseal.storage.source import Source
 
 ROWS, GROUPS = 40_000, 8
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"text": b"c" * 16}, complete=True)

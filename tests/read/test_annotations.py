@@ -20,7 +20,7 @@ from tests.support.surgery import change_element, written
 
 import bloomseal as bs
 from bloomseal import Verdict
-from bloomseal.thrift import Struct
+from bloomseal.core.thrift import Struct
 
 
 def _of(**fields: Any) -> Struct:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import UnsupportedError
+from bloomseal.core.errors import UnsupportedError
 
 KEYS = bs.ExplicitKeys(footer_key=b"f" * 16)
 MARK = {b"org.apache.spark.version": b"4.0.0", b"org.apache.spark.legacyDateTime": b""}

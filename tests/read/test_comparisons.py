@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bloomseal.errors import UsageError
-from bloomseal.format.schema import Leaf
+from bloomseal.core.errors import UsageError
+from bloomseal.core.parquet.schema import Leaf
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType
 from bloomseal.read.predicate.compare import all_plain, comparable, equal_any, is_null, ordered, wanted
 from bloomseal.read.predicate.values import Values
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge

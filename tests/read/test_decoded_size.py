@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal import limits
+from bloomseal.core import limits
 from bloomseal.format.pages import decoded
 
 MIB = 1 << 20

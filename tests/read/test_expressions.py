@@ -265,7 +265,7 @@ def test_what_holds_no_values_is_refused(tmp_path: Path, held: Any) -> None:
 
 
 def test_values_are_hashed_once_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bloomseal.sbbf import ProbeSet
+    from bloomseal.core.sbbf import ProbeSet
 
     ids = list(range(0, 4000, 2))
     for part in range(6):

@@ -12,8 +12,8 @@ import pytest
 from tests.support.surgery import booleans, change_chunk, change_column_index, created_by, statistics, written
 
 import bloomseal as bs
-from bloomseal.format.layout import Meta
-from bloomseal.thrift import Struct, WireType
+from bloomseal.core.parquet.layout import Meta
+from bloomseal.core.thrift import Struct, WireType
 
 ROWS = 12
 REQUIRED = pa.table(

@@ -11,8 +11,8 @@ import pytest
 from tests.support.surgery import change_chunk, written
 
 import bloomseal as bs
-from bloomseal.format.layout import Meta
-from bloomseal.thrift import Struct
+from bloomseal.core.parquet.layout import Meta
+from bloomseal.core.thrift import Struct
 
 
 def _union(*members: int) -> Struct:

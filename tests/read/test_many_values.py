@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.format.walk import Walk
+from bloomseal.core.parquet.walk import Walk
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType
 from bloomseal.read import rows as rows_module
 from bloomseal.read import thin
 from bloomseal.read.predicate.term import Worth
-from bloomseal.sbbf import ColumnType, KeySet, LogicalType, PhysicalType, batch, keyset
+from bloomseal.sbbf import KeySet, batch, keyset
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))

@@ -12,9 +12,9 @@ import pytest
 from tests.support.surgery import add_group, change_chunk, change_element, change_pages, created_by, written
 
 import bloomseal as bs
-from bloomseal.format.layout import Meta
-from bloomseal.format.pages.page import Page
-from bloomseal.thrift import Struct
+from bloomseal.core.parquet.layout import Meta
+from bloomseal.core.parquet.page import Page
+from bloomseal.core.thrift import Struct
 
 TABLE = pa.table({"k": [1, 2, 3, None], "t": ["abcabcabcabcabcabcabc" * 9, "b", None, "b"]})
 KEYS = bs.ExplicitKeys(footer_key=b"f" * 16)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.walk import Walk
+from bloomseal.core.parquet.walk import Walk
 
 KEYS = {"footer": b"f" * 16, "a": b"a" * 32}
 ENCRYPTION = bs.EncryptionSpec(

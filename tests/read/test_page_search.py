@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
+from bloomseal.core.parquet.schema import Leaf
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType
 from bloomseal.format.pages import inflate
-from bloomseal.format.schema import Leaf
 from bloomseal.read import page_search, rows
 from bloomseal.read.predicate.predicate import Term
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType
 from read.test_predicates import as_scalar, comparable, holds, rounded
 from support.flat_tables import FLAT, layouts
 

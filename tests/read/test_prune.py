@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.walk import Chunk
+from bloomseal.core.parquet.walk import Chunk
+from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.read.file import SealedFile
 from bloomseal.read.predicate.predicate import Predicate
 from bloomseal.read.prune import RuledOut, Survivors, ruled_out
-from bloomseal.sbbf import SplitBlockBloomFilter, batch
+from bloomseal.sbbf import batch
 
 STATISTICS, FILTER = RuledOut.BY_STATISTICS, RuledOut.BY_FILTER
 a, n = pc.field("a"), pc.field("n")

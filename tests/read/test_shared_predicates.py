@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.footer import _NARROW
+from bloomseal.core.parquet.footer import _NARROW
 
 KEYS = bs.ExplicitKeys(footer_key=bytes(16), column_keys={"name": bytes(range(16))})
 SPEC = bs.DecryptionSpec(keys=KEYS)

@@ -22,7 +22,7 @@ from tests.support.surgery import (
 )
 
 import bloomseal as bs
-from bloomseal.thrift import Struct, WireType
+from bloomseal.core.thrift import Struct, WireType
 
 NAN = math.nan
 BY_TYPE, IEEE_754, INT96, UNKNOWN = 1, 2, 3, 4

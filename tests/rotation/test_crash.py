@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
+from bloomseal.core.encryption import SecretKey
 from support.rotation_tables import TO_SECOND, ciphers, keyring, masters, opens, write
 from support.victim import STEPS, run
 

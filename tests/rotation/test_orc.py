@@ -19,7 +19,7 @@ import pytest
 import bloomseal as bs
 from bloomseal import orc
 from bloomseal.cli.main import main
-from bloomseal.errors import KeyAccessError
+from bloomseal.core.errors import KeyAccessError
 from bloomseal.policy import ColumnPolicy, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, Status, plan, rotate
 from support.orc_files import ROWS, orc_file, orc_ring

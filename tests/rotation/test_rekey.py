@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import Algorithm
-from bloomseal.format.walk import Protection
+from bloomseal.core.encryption import Algorithm
+from bloomseal.core.parquet.walk import Protection
 from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped

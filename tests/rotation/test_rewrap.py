@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from bloomseal.keytools.material.material import KeyMetadata
+from bloomseal.core.keys.material import KeyMetadata
 from bloomseal.policy import Policy
 from support.rotation_tables import (
     TO_SECOND,

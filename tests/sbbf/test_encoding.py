@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bloomseal.errors import UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
-from bloomseal.sbbf.encoding import int_range, stands_for_null, unwrap
+from bloomseal.core.errors import UsageError
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
+from bloomseal.core.sbbf.encoding import int_range, stands_for_null, unwrap
 
 UTC = dt.UTC
 NEW_YORK = dt.timezone(dt.timedelta(hours=-5))

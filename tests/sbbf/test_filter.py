@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bloomseal import limits
-from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter
+from bloomseal.core import limits
+from bloomseal.core.errors import FormatError, UsageError
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter
 
 INT64 = ColumnType(PhysicalType.INT64)
 

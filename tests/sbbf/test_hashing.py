@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, batch, hash_array, hash_bytes, kernels, numpy_kernels
+from bloomseal.core.errors import FormatError, UsageError
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, hash_array, hash_bytes
+from bloomseal.sbbf import batch, kernels, numpy_kernels
 
 BINARY = ColumnType(PhysicalType.BYTE_ARRAY)
 LAYOUTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]

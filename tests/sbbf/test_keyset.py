@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import (
+from bloomseal.core.errors import FormatError, UsageError
+from bloomseal.core.sbbf import (
     ColumnType,
-    KeySet,
     LogicalType,
     PhysicalType,
     SplitBlockBloomFilter,
-    batch,
     encode_value,
     hash_bytes,
     probe,
 )
+from bloomseal.sbbf import KeySet, batch
 
 TEXT = ColumnType(PhysicalType.BYTE_ARRAY, logical=LogicalType("string"))
 BYTES = ColumnType(PhysicalType.BYTE_ARRAY)

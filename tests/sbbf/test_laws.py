@@ -13,9 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bloomseal.sbbf import (
+from bloomseal.core.sbbf import (
     ColumnType,
-    FilterSpec,
     LogicalType,
     PhysicalType,
     ProbeSet,
@@ -23,8 +22,8 @@ from bloomseal.sbbf import (
     encode_value,
     hash_array,
     hash_bytes,
-    num_bytes,
 )
+from bloomseal.sbbf import FilterSpec, num_bytes
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=50)
 

@@ -11,7 +11,8 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal.sbbf import SplitBlockBloomFilter, batch, block, kernels, numpy_kernels, reference
+from bloomseal.core.sbbf import SplitBlockBloomFilter, block, reference
+from bloomseal.sbbf import batch, kernels, numpy_kernels
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
 BLOCKS = st.integers(1, 70)

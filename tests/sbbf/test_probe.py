@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bloomseal.errors import UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, ProbeSet, SplitBlockBloomFilter, encode_value
+from bloomseal.core.errors import UsageError
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, ProbeSet, SplitBlockBloomFilter, encode_value
 
 
 def column(physical: str, length: int | None = None, kind: str = "", **rest: Any) -> ColumnType:

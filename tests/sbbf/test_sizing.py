@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from bloomseal.errors import UsageError
-from bloomseal.sbbf import SplitBlockBloomFilter, bits_per_value, fpp, legacy_num_bytes, num_blocks, num_bytes
+from bloomseal.core.errors import UsageError
+from bloomseal.core.sbbf import SplitBlockBloomFilter
+from bloomseal.sbbf import bits_per_value, fpp, legacy_num_bytes, num_blocks, num_bytes
 
 BLOCKS = 1024
 SPECIFICATION_EXAMPLE = [(26_214, 0.0126), (52_428, 0.18), (13_107, 0.0004)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.sbbf import FilterSpec, num_bytes
 
 

@@ -21,7 +21,7 @@ from ways_to_write import try_all
 
 import bloomseal.spark as bss
 from bloomseal import Keyring, Policy
-from bloomseal.errors import PolicyError
+from bloomseal.core.errors import PolicyError
 from bloomseal.spark.versions import file_sink_keeps_options, pushes_filters
 
 

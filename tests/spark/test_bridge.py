@@ -16,7 +16,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.errors import UnsupportedError
+from bloomseal.core.errors import UnsupportedError
 from bloomseal.keytools import KmsAccessError
 from bloomseal.policy import Policy
 from bloomseal.spark.settings import promised

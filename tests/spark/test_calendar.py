@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 MODE = "spark.sql.parquet.datetimeRebaseModeInWrite"
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 def test_dates_of_the_older_calendar_are_shifted_or_refused(
     spark: SparkSession, ring: bs.Keyring, tmp_path: Path
 ) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.encryption import SecretKey
-from bloomseal.keytools.material.wrapping import wrap_locally
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.keys.wrapping import wrap_locally
 from bloomseal.policy import Policy, TablePolicy
 
 if TYPE_CHECKING:

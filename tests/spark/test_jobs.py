@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.jvm,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::bloomseal.errors.BloomsealWarning"),
+    pytest.mark.filterwarnings("ignore::bloomseal.core.errors.BloomsealWarning"),
 ]
 FILES, ROWS = 5, 600
 

@@ -12,7 +12,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import DecryptionSpec, orc
-from bloomseal.errors import UnsupportedError
+from bloomseal.core.errors import UnsupportedError
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.session import known_policy, register_source
 from support.orc_files import ROWS, orc_file, orc_ring
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.jvm,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore::bloomseal.errors.BloomsealWarning"),
+    pytest.mark.filterwarnings("ignore::bloomseal.core.errors.BloomsealWarning"),
 ]
 
 

@@ -171,7 +171,7 @@ def test_a_commit_that_fails_half_way_is_taken_back(spark: SparkSession, rows: R
         spark.sql(f"DROP TABLE {name}")
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 def test_a_table_is_overwritten_by_a_frame_that_reads_it(
     spark: SparkSession, rows: Rows, given: dict[str, str], tmp_path: Path
 ) -> None:

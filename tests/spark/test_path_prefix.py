@@ -13,7 +13,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.audit.rules.findings import Severity
-from bloomseal.errors import IntegrityError, PolicyError
+from bloomseal.core.errors import IntegrityError, PolicyError
 from bloomseal.policy import Policy, TablePolicy
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.errors import BloomsealWarning
+from bloomseal.core.errors import BloomsealWarning
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.jar import SEALED_READS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.jvm,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore:decrypted|the values that your:bloomseal.errors.BloomsealWarning"),
+    pytest.mark.filterwarnings("ignore:decrypted|the values that your:bloomseal.core.errors.BloomsealWarning"),
 ]
 FILES, GROUPS, ROWS = 6, 5, 200
 TOTAL = FILES * GROUPS * ROWS
@@ -333,7 +333,7 @@ def _forged(file: Path) -> None:
     bs.write_table(rows, file)
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 @pytest.mark.parametrize("pays", [True, False])
 def test_a_plaintext_file_is_refused_however_many_keys_are_asked(
     spark: SparkSession, keyed: TablePolicy, tmp_path: Path, pays: bool, way: str
@@ -378,7 +378,7 @@ def test_spark_s_own_reader_takes_sealed_files_only_where_it_reads_for_a_semi_jo
         frame.collect()
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 @pytest.mark.parametrize("pays", [True, False])
 @pytest.mark.usefixtures("way")
 def test_a_column_under_another_key_is_refused_whoever_reads(
@@ -400,7 +400,7 @@ def test_a_column_under_another_key_is_refused_whoever_reads(
     assert found.count() == 3 * len(wanted)
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 def test_what_spark_s_own_reader_has_otherwise_is_read_by_ours(
     spark: SparkSession, keyed: TablePolicy, tmp_path: Path
 ) -> None:
@@ -463,7 +463,7 @@ def test_numbers_that_no_column_holds_are_absent(
     assert [row.id for row in bss.semi_join(spark, path, "id", keys, policy=keyed).collect()] == [7]
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.core.errors.BloomsealWarning")
 def test_decimals_that_no_column_holds_are_absent(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
     keys = [7, Decimal("8.00"), Decimal("9.001"), Decimal("1e20"), Decimal("NaN"), 1 << 70, None]
     found = bss.semi_join(spark, path, "amount", keys, policy=keyed)

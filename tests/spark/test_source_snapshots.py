@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import BloomsealError
+from bloomseal.core.errors import BloomsealError
 
 if TYPE_CHECKING:
     from bloomseal.spark.source.options import SourceOptions

@@ -14,7 +14,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from bloomseal.policy import Policy, TablePolicy
 
 if TYPE_CHECKING:

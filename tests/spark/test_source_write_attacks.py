@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.source.commit.linkless import LinklessFolder
 from bloomseal.spark.source.commit.placing import TEMPORARY, Job, Staged, TableFolder, recover

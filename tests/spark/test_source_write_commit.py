@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import BloomsealError, FormatError, UsageError
+from bloomseal.core.errors import BloomsealError, FormatError, UsageError
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.source.commit.placing import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
 from bloomseal.spark.source.commit.plan import Plan
-from bloomseal.storage.ref import FileRef
 
 OLD = {"a=1/old-1": "1", "a=2/old-2": "2", "a=3/old-3": "3"}
 NEW = {"a=1/new-1": "11", "a=2/new-2": "22", "a=9/new-9": "99"}

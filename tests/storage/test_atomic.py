@@ -11,8 +11,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
+from bloomseal.core.keys.protocols import FileRef
 from bloomseal.keytools.material.store import MaterialStore
-from bloomseal.keytools.protocols import FileRef
 from bloomseal.storage.atomic import AtomicFile
 from bloomseal.storage.objects import put_in_place
 from bloomseal.storage.places import open_source

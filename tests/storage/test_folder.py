@@ -19,9 +19,9 @@ import pytest
 
 import bloomseal as bs
 from bloomseal._ownership import exposure
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.storage.atomic import AtomicFile
 from bloomseal.storage.folder import Folder
-from bloomseal.storage.ref import FileRef
 from bloomseal.storage.replacement import Replacement, remove_leftovers, target_of, temporaries
 
 _fork = multiprocessing.get_context("fork")

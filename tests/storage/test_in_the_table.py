@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bloomseal import UsageError
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.storage.discovery.files import real_root, refuse_outside, refuse_outside_of
 from bloomseal.storage.places import open_source
-from bloomseal.storage.ref import FileRef
 
 
 @pytest.fixture

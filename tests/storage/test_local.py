@@ -13,12 +13,12 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import audit
-from bloomseal.errors import BloomsealError
+from bloomseal.core.errors import BloomsealError
+from bloomseal.core.storage.local import read_open, read_small
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
 from bloomseal.rotation import Repair, rotate
-from bloomseal.storage.local import read_open, read_small
 from bloomseal.storage.places import open_source
-from bloomseal.storage.ref import FileRef
 
 
 @pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9999, 10_000, 10_001, 30_000])

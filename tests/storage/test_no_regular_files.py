@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.rotation.journal import Journal
-from bloomseal.storage.ref import FileRef
 
 SPEC = bs.EncryptionSpec(footer_key=b"f" * 16)
 KEYS = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16))

@@ -13,12 +13,12 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import orc
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.core.storage.source import Source
 from bloomseal.rotation import Repair, rotate
 from bloomseal.storage.atomic import AtomicFile
 from bloomseal.storage.folder import Folder
-from bloomseal.storage.ref import FileRef
 from bloomseal.storage.replacement import replace
-from bloomseal.storage.source import Source
 from support.orc_files import orc_file, orc_ring
 
 SPEC = bs.EncryptionSpec(footer_key=b"f" * 16)

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bloomseal.encryption import Algorithm, ModuleCipher, ModuleType, module_aad
-from bloomseal.format.footer import FileCrypto, FooterKind, peek, seal_footer, sign_footer
-from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
+from bloomseal.core.encryption import Algorithm, ModuleCipher, ModuleType, module_aad
+from bloomseal.core.parquet.footer import FileCrypto, FooterKind, peek, seal_footer, sign_footer
+from bloomseal.core.parquet.layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
 
 __all__ = ["as_ctr", "change_algorithm", "change_clear_footer", "change_footer", "change_groups", "in_chunk", "rename"]
 

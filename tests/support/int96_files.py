@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bloomseal.format.layout import Meta
-from bloomseal.thrift import Struct
+from bloomseal.core.parquet.layout import Meta
+from bloomseal.core.thrift import Struct
 
 from .surgery import change_chunk, change_element, written
 

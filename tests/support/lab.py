@@ -15,9 +15,9 @@ import pyarrow.parquet.encryption as pe
 
 import bloomseal as bs
 from bloomseal.audit import Destruction, Finding, Report, audit, may_destroy
+from bloomseal.core.thrift import Struct
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, TablePolicy
-from bloomseal.thrift import Struct
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ROWS, ROW_GROUP = 400, 200

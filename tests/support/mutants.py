@@ -8,12 +8,12 @@ import contextlib
 import random
 from dataclasses import dataclass, replace
 
-from bloomseal.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad
-from bloomseal.errors import FormatError
-from bloomseal.format.footer import FileCrypto, FooterKind, Peek, peek, seal_footer, sign_footer
-from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
+from bloomseal.core.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad
+from bloomseal.core.errors import FormatError
+from bloomseal.core.parquet.footer import FileCrypto, FooterKind, Peek, peek, seal_footer, sign_footer
+from bloomseal.core.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
 from support.small_files import FOOTER_KEY, SmallFile, small_file
 
 __all__ = ["Mutant", "mutant", "with_claims"]

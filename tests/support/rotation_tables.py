@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleCipher, ModuleType, framed_length, module_aad
-from bloomseal.format.footer import Footer
+from bloomseal.core.encryption import ModuleCipher, ModuleType, framed_length, module_aad
+from bloomseal.core.parquet.footer import Footer
+from bloomseal.core.parquet.walk import Walk
+from bloomseal.core.storage.source import Source
 from bloomseal.format.opening import open_footer
-from bloomseal.format.walk import Walk
 from bloomseal.storage.places import open_source
-from bloomseal.storage.source import Source
 from bloomseal.write.key_metadata import key_metadata_in_use
 
 ROWS = 300
@@ -144,7 +144,7 @@ def modules(path: Path, decryption: bs.DecryptionSpec) -> Iterator[Sealed]:
 
 
 def _footer(footer: Footer, source: Source) -> Sealed:
-    from bloomseal.format.footer import peek
+    from bloomseal.core.parquet.footer import peek
 
     assert footer.crypto is not None
     framed = peek(source).sealed

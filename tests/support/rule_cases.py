@@ -24,13 +24,13 @@ from bloomseal import (
     seal_file,
     unseal_file,
 )
-from bloomseal.encryption import FRAME_BYTES, SecretKey
+from bloomseal.core.encryption import FRAME_BYTES, SecretKey
+from bloomseal.core.keys.protocols import FileRef
+from bloomseal.core.sbbf import SplitBlockBloomFilter
+from bloomseal.core.thrift import Struct
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.protocols import FileRef
 from bloomseal.policy import ColumnPolicy, Sensitivity, TablePolicy
 from bloomseal.policy.table import IndexPolicy
-from bloomseal.sbbf import SplitBlockBloomFilter
-from bloomseal.thrift import Struct
 from bloomseal.write import writer
 from bloomseal.write.assemble import filter_modules
 from support.jvm import java_write, key_tools
@@ -572,12 +572,12 @@ class JavaKms:
         self._keys = {name: SecretKey(key) for name, key in keys.items()}
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        from bloomseal.keytools.material.wrapping import wrap_locally
+        from bloomseal.core.keys.wrapping import wrap_locally
 
         key = self._keys[master_key_identifier]
         return wrap_locally(SecretKey(key_bytes), key, master_key_identifier.encode())
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        from bloomseal.keytools.material.wrapping import unwrap_locally
+        from bloomseal.core.keys.wrapping import unwrap_locally
 
         return unwrap_locally(wrapped_key, self._keys[master_key_identifier], master_key_identifier.encode()).reveal()

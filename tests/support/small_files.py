@@ -22,9 +22,9 @@ from bloomseal import (
     FilterSpec,
     Verdict,
 )
-from bloomseal.encryption import ModuleType, framed_length
+from bloomseal.core.encryption import ModuleType, framed_length
+from bloomseal.core.storage.source import Source
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
 
 __all__ = ["KINDS", "Module", "SmallFile", "judge", "small_file"]
 

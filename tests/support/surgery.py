@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bloomseal as bs
-from bloomseal.format.layout import Column, FileMeta, Group, Meta
-from bloomseal.thrift import Struct, WireType
+from bloomseal.core.parquet.layout import Column, FileMeta, Group, Meta
+from bloomseal.core.thrift import Struct, WireType
 
 __all__ = [
     "add_group",

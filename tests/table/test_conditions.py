@@ -23,7 +23,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.cli.arguments.where import parse_where
-from bloomseal.format.walk import Walk
+from bloomseal.core.parquet.walk import Walk
 from bloomseal.read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
 from bloomseal.read.predicate.values import Values
 from bloomseal.table.query.conditions import Bound

@@ -11,22 +11,19 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal import _forked
+from bloomseal.core import forked as _forked
 from bloomseal.sbbf import batch
 from support.forks import holds_in_a_child
 
 FILTERS = [("id", "in", [f"{n}-{n}" for n in range(6)])]
 BARE = {
-    "_forked.py": "makes them",
+    "core/forked.py": "makes them",
     "cli/arguments/standard_input.py": "the command line does not fork",
-    "encryption/seal_counter.py": "renewed by itself",
     "keytools/cache.py": "renewed by itself",
     "keytools/helper.py": "a process of its own",
     "keytools/keyring/keyring.py": "renewed by itself",
     "keytools/kms/calls.py": "renewed by itself",
     "keytools/kms/pkcs11.py": "renewed by itself",
-    "keytools/kms/registry.py": "renewed by itself",
-    "keytools/sources.py": "renewed by itself",
     "rotation/run.py": "of one rotation, which ends where it began",
     "storage/baton.py": "nobody waits for it for long",
 }
@@ -100,4 +97,4 @@ def test_every_lock_that_outlives_a_call_is_free_in_a_child() -> None:
     bare = {str(one.relative_to(sources)) for one in sources.rglob("*.py") if made.search(one.read_text())}
     assert bare <= set(BARE)
     own = re.compile(r"from functools import .*\bcached_property|functools\.cached_property")
-    assert [one.name for one in sources.rglob("*.py") if own.search(one.read_text())] == ["_cached.py"]
+    assert [one.name for one in sources.rglob("*.py") if own.search(one.read_text())] == ["cached.py"]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.limits import MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from bloomseal.core.limits import MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
 from bloomseal.storage.logs.decoded import need_avro, need_parquet, need_readable
 
 pytest.importorskip("deltalake")

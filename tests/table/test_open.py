@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.format.footer import plain_footer
-from bloomseal.format.layout import FileMeta, Group
-from bloomseal.thrift import Struct
+from bloomseal.core.parquet.footer import plain_footer
+from bloomseal.core.parquet.layout import FileMeta, Group
+from bloomseal.core.thrift import Struct
 
 KEYS = b"f" * 16
 ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)

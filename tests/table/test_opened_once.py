@@ -16,8 +16,8 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.polars as bp
+from bloomseal.core.storage.source import Source
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
 from bloomseal.table import scan
 from bloomseal.table.query import kept, parts
 from bloomseal.table.query.query import Fragment

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.storage.source import Source
+from bloomseal.core.storage.source import Source
 
 KEYS = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country", "day", "p", "score"])  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import FormatError, UsageError
+from bloomseal.core.errors import FormatError, UsageError
 from bloomseal.storage.baton import waiting
 from bloomseal.table.query.workers import side_by_side
 

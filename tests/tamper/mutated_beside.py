@@ -23,14 +23,14 @@ import pyarrow.orc
 
 import bloomseal as bs
 from bloomseal import orc
-from bloomseal.errors import BloomsealError, BloomsealWarning
-from bloomseal.format.footer import FooterKind, peek
+from bloomseal.core.errors import BloomsealError, BloomsealWarning
+from bloomseal.core.parquet.footer import FooterKind, peek
+from bloomseal.core.storage.source import Source
 from bloomseal.index.folder import IndexFolder
 from bloomseal.policy import Policy
 from bloomseal.rotation import Rewrap, rotate
 from bloomseal.spark.source.commit.placing import TEMPORARY, TableFolder, recover
 from bloomseal.spark.source.commit.plan import Plan
-from bloomseal.storage.source import Source
 from support import mutated_text
 from support.mutants import with_claims
 from support.mutated_text import any_bytes

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 import bloomseal as bs
+from bloomseal.core.storage.source import Source
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
 from support.mutants import Mutant, mutant
 from support.small_files import FILTERED, KINDS, SSN_KEY, SmallFile, judge, small_file
 

@@ -15,13 +15,13 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad
-from bloomseal.format.expectation import Expectation
-from bloomseal.format.footer import FileCrypto, Footer, FooterKind, peek, seal_footer, sign_footer
-from bloomseal.format.layout import MAGIC_ENCRYPTED, FileMeta
+from bloomseal.core.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad
+from bloomseal.core.parquet.expectation import Expectation
+from bloomseal.core.parquet.footer import FileCrypto, Footer, FooterKind, peek, seal_footer, sign_footer
+from bloomseal.core.parquet.layout import MAGIC_ENCRYPTED, FileMeta
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
 from support.footers import as_ctr, change_algorithm, change_clear_footer, change_footer, rename
 
 FOOTER, PII = b"footer-key-bytes", b"personal-key-16b"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bloomseal.encryption import ModuleType
+from bloomseal.core.encryption import ModuleType
 from support.small_files import KINDS, SmallFile, judge, small_file
 
 # Inside a sealed footer no column metadata can be reached on its own.

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleType
-from bloomseal.format.footer import plain_footer
-from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
+from bloomseal.core.encryption import ModuleType
+from bloomseal.core.parquet.footer import plain_footer
+from bloomseal.core.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct, WireType, encode_binary
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct, WireType, encode_binary
 from support.small_files import judge, small_file
 
 ALLOWANCE = 64 << 20

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleType
-from bloomseal.thrift import Struct
+from bloomseal.core.encryption import ModuleType
+from bloomseal.core.thrift import Struct
 from support.footers import as_ctr, change_algorithm, change_clear_footer, change_groups
 
 FOOTER, PII, NEW, NEWER = b"footer-key-bytes", b"personal-key-16b", b"new-footer-key-b", b"new-personal-key"

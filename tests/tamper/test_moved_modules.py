@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from bloomseal.encryption import ModuleType
+from bloomseal.core.encryption import ModuleType
 from support.small_files import KINDS, Module, SmallFile, judge, small_file
 
 _FILTER = (ModuleType.BLOOM_FILTER_HEADER, ModuleType.BLOOM_FILTER_BITSET)

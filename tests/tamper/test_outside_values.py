@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.limits import MAX_LOG_BYTES, MAX_POLICY_BYTES
+from bloomseal.core.limits import MAX_LOG_BYTES, MAX_POLICY_BYTES
 from bloomseal.policy import TablePolicy
 
 ROWS = pa.table({"ssn": ["001", "002"], "n": [1, 2]})

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import ModuleCipher, ModuleType, SecretKey, module_aad
-from bloomseal.format.footer import seal_footer
-from bloomseal.format.layout import Column, FileMeta, Group, Meta
+from bloomseal.core.encryption import ModuleCipher, ModuleType, SecretKey, module_aad
+from bloomseal.core.parquet.footer import seal_footer
+from bloomseal.core.parquet.layout import Column, FileMeta, Group, Meta
+from bloomseal.core.sbbf import SplitBlockBloomFilter
+from bloomseal.core.storage.source import Source
+from bloomseal.core.thrift import Struct
 from bloomseal.read.file import SealedFile
-from bloomseal.sbbf import SplitBlockBloomFilter
-from bloomseal.storage.source import Source
-from bloomseal.thrift import Struct
 from bloomseal.write.assemble import filter_modules
 from support.watch import Secrets
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bloomseal import BloomsealError
+from bloomseal.core.storage.source import Source
 from bloomseal.read.file import SealedFile
-from bloomseal.storage.source import Source
 from support.small_files import KINDS, judge, small_file
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import Hint
+from bloomseal.core.errors import Hint
+from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.rotation import Rekey, Seal, rotate
-from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.write import writer
 
 FOOTER, PII, NEW, NEWER = b"footer-key-bytes", b"personal-key-16b", b"new-footer-key-b", b"new-personal-key"

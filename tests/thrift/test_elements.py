@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bloomseal.errors import FormatError
-from bloomseal.thrift import Struct, encode_list
-from bloomseal.thrift.structs import PageLocation, decode_element
+from bloomseal.core.errors import FormatError
+from bloomseal.core.thrift import Struct, encode_list
+from bloomseal.core.thrift.structs import PageLocation, decode_element
 
 
 def _list(count: int) -> bytes:

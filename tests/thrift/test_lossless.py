@@ -14,8 +14,8 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from bloomseal import FormatError
-from bloomseal.limits import MAX_LIST_ELEMENTS
-from bloomseal.thrift import Cursor, Struct, WireType, element_spans, encode_list, with_integers
+from bloomseal.core.limits import MAX_LIST_ELEMENTS
+from bloomseal.core.thrift import Cursor, Struct, WireType, element_spans, encode_list, with_integers
 
 
 def written_by_thrift() -> bytes:

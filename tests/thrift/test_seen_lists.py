@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomseal import FormatError
-from bloomseal.thrift import Cursor, Struct, encode_list
-from bloomseal.thrift.compact import _LONGEST, _MOST, SeenLists
+from bloomseal.core.thrift import Cursor, Struct, encode_list
+from bloomseal.core.thrift.compact import _LONGEST, _MOST, SeenLists
 
 
 def inner(number: int, text: bytes) -> bytes:

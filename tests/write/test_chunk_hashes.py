@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
+from bloomseal.core.parquet.page import read_page
+from bloomseal.core.thrift import Struct
 from bloomseal.format.hashes import chunk_hashes as hashing
 from bloomseal.format.hashes import page_hashes
 from bloomseal.format.pages import inflate
-from bloomseal.format.pages.page import read_page
-from bloomseal.thrift import Struct
 from support.flat_tables import FLAT, NESTED, columns, layouts
 
 _KEY = b"f" * 16

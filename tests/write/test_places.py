@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import modules
+from bloomseal.core.encryption import modules
 
 
 def test_the_row_group_that_is_one_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import FormatError, UsageError
-from ..storage.source import refusal
+from ..core.errors import FormatError, UsageError
+from ..core.storage.source import refusal
 from .since import KeyChanges, by_key
 
 __all__ = ["Changes", "compare", "load_inventory"]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, UsageError
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, UsageError
+from ..core.parquet.keys_at_hand import KeysAtHand
+from ..core.parquet.walk import Chunk, Protection, Walk
+from ..core.sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
 from ..format.hashes.chunk_hashes import chunk_hashes
-from ..format.keys_at_hand import KeysAtHand
 from ..format.opening import open_footer
-from ..format.walk import Chunk, Protection, Walk
-from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
 from ..storage.places import open_source
 from .pattern import Pattern
 
@@ -219,7 +219,7 @@ def _with_values(truth: set[int] | None, walk: Walk, group: int, chunk: Chunk) -
 
 
 def _true(values: Sequence[Any], hits: Any, kind: Any, truth: set[int]) -> int:
-    from ..sbbf import encode_value, hash_bytes
+    from ..core.sbbf import encode_value, hash_bytes
 
     count = 0
     for index in np.flatnonzero(hits).tolist():

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 
 __all__ = ["Pattern"]
 

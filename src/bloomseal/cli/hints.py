@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import BloomsealError, Hint
+from ..core.errors import BloomsealError, Hint
 
 __all__ = ["hint_for"]
 

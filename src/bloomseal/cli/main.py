@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .. import __version__
-from ..errors import BloomsealError, BloomsealWarning, UsageError
+from ..core.errors import BloomsealError, BloomsealWarning, UsageError
 from .arguments.standard_input import was_read
 from .hints import hint_for
 from .render import json_line, printable, remark

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
-from .._text import safe_text as printable
+from ..core.text import safe_text as printable
 
 __all__ = ["busy", "facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
 

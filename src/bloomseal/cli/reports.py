@@ -17,12 +17,12 @@ from typing import IO, TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .._text import articled
-from ..errors import UsageError
+from ..core.errors import UsageError
+from ..core.storage.source import refusal
+from ..core.text import articled
 from ..storage.discovery.kinds import Kind, kind_of
 from ..storage.folder import Folder
 from ..storage.replacement import replace
-from ..storage.source import refusal
 
 if TYPE_CHECKING:
     from ..audit import Report

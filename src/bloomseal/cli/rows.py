@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from .._text import safe_text
-from ..errors import UsageError
+from ..core.errors import UsageError
+from ..core.text import safe_text
 from .render import plain
 
 __all__ = ["flat", "rows_of", "shown_flat"]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 from ..keytools import Keyring
 from ..policy import Policy
 from .people import COLUMN_KEYS, FILTERED, FPP

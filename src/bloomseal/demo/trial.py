@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from ..audit.facts.files.raw_scan import FILTER_HEADER
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError
-from ..format.walk import Walk
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError
+from ..core.parquet.walk import Walk
+from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..keytools import Keyring, KeyTools
 from ..read.door import inspect
 from ..read.file import Verdict, open_file
-from ..sbbf import ColumnType, FilterSpec, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
+from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..write.writer import SealedWriter
 from .index_trial import index_growth

@@ -8,8 +8,8 @@ import os
 from collections import Counter
 from typing import Any, Final
 
-from ..storage.local import open_regular
-from ..storage.source import refusal
+from ..core.storage.local import open_regular
+from ..core.storage.source import refusal
 
 __all__ = ["summary"]
 

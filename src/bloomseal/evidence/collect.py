@@ -21,12 +21,12 @@ from ..audit.facts.inventory import keys_at_hand, look
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
-from ..errors import BloomsealError, MissingFileError, PolicyError
+from ..core.errors import BloomsealError, MissingFileError, PolicyError
+from ..core.storage.ref import FileRef
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
 from ..storage.logs.snapshot import library
-from ..storage.ref import FileRef
 from . import rotations as journal_room
 from .access import summary
 from .bundle.archive import Member, Spool, check_free, write

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .._cached import cached_property
 from ..audit.facts.policies import Policies
 from ..audit.report import Report
 from ..audit.rules.findings import Finding
-from ..columns import covers
+from ..core.cached import cached_property
+from ..core.columns import covers
 from ..policy import TablePolicy
 from .keys import KeyVersion
 from .requirements import Scope, standard_of

@@ -11,21 +11,21 @@ from functools import partial
 from typing import Any, Final
 
 from ..audit import may_destroy
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, KeyAccessError, UsageError
-from ..format.footer import FooterKind, peek
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, KeyAccessError, UsageError
+from ..core.keys.access import raised_by
+from ..core.keys.material import KeyMaterial, KeyMetadata
+from ..core.parquet.footer import FooterKind, peek
+from ..core.parquet.walk import Walk
+from ..core.storage.ref import FileRef
 from ..format.opening import open_footer
-from ..format.walk import Walk
 from ..keytools import KmsAccessError, Problem
-from ..keytools.access import raised_by
 from ..keytools.kms_protocols import LocalKeyKms
 from ..keytools.local_keys import version_of
-from ..keytools.material.material import KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
 from ..orc import OrcFile
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
-from ..storage.ref import FileRef
 from ..write.key_metadata import key_metadata_in_use
 from .claims import Claim
 from .versions import ask

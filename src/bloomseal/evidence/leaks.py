@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..audit.leaks import Pace, pace
-from ..errors import BloomsealError
-from ..storage.ref import FileRef
+from ..core.errors import BloomsealError
+from ..core.storage.ref import FileRef
 from .uses import file_numbers
 
 __all__ = ["ColumnLeak", "leaks_of"]

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
+from ..core.storage.source import refusal
 from ..rotation.journal import Chain, default_journal
 from ..storage.folder import Folder
-from ..storage.source import refusal
 from .bundle.archive import Spool
 from .claims import Claim
 from .keys import KeyVersion

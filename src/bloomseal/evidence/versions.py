@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from ..audit.facts.inventory import tools_behind
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
+from ..core.keys.access import raised_by
 from ..keytools import Keyring, KeyTools, KmsAccessError
-from ..keytools.access import raised_by
 from ..keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
 
 __all__ = ["KeyAtKms", "VersionAtKms", "ask", "kms_of"]

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from ..errors import UnsupportedError
-from ..sbbf import PhysicalType
-from ..thrift import Struct
-from ..thrift.structs import KeyValue, decode
-from .layout import FileMeta
-from .pages.statistics import all_null
-from .schema import Leaf
-from .walk import Walk
+from ..core.errors import UnsupportedError
+from ..core.parquet.layout import FileMeta
+from ..core.parquet.schema import Leaf
+from ..core.parquet.statistics import all_null
+from ..core.parquet.walk import Walk
+from ..core.sbbf import PhysicalType
+from ..core.thrift import Struct
+from ..core.thrift.structs import KeyValue, decode
 
 __all__ = ["OLD_CALENDAR", "has_old_moments", "need_one_calendar"]
 

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import BloomsealError, FormatError
-from ..sbbf import PhysicalType
-from ..storage.source import Buffer
-from ..thrift import Struct
+from ..core.errors import BloomsealError, FormatError
+from ..core.parquet.footer import plain_footer
+from ..core.parquet.layout import Column, FileMeta, Group, Meta
+from ..core.parquet.walk import Walk
+from ..core.sbbf import PhysicalType
+from ..core.storage.source import Buffer
+from ..core.thrift import Struct
 from .calendar import has_old_moments
-from .footer import plain_footer
-from .layout import Column, FileMeta, Group, Meta
 from .minifile import MiniFile, PageSelection, mini_file
 from .pages.int96 import check_moments
-from .walk import Walk
 
 __all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "read_row_group"]
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..errors import BloomsealError, KeyAccessError
-from ..keytools.material.material import KeyMetadata
+from ..core.errors import BloomsealError, KeyAccessError
+from ..core.keys.material import KeyMetadata
+from ..core.parquet.expectation import NO_EXPECTATION
+from ..core.parquet.footer import Footer, FooterKind, peek
+from ..core.parquet.keys_at_hand import KeysAtHand
+from ..core.parquet.layout import Column, FileMeta, Meta
+from ..core.parquet.walk import Chunk, Protection, Walk
+from ..core.storage.source import Source
+from ..core.thrift import Cursor, Struct
+from ..core.thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
 from ..notebook import ShownInNotebooks
-from ..storage.source import Source
-from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
-from .expectation import NO_EXPECTATION
-from .footer import Footer, FooterKind, peek
-from .keys_at_hand import KeysAtHand
-from .layout import Column, FileMeta, Meta
 from .opening import open_footer
-from .walk import Chunk, Protection, Walk
 
 __all__ = ["ColumnFacts", "Inspection", "inspect_parquet"]
 

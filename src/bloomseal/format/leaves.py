@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .._text import safe_text
-from ..errors import UnsupportedError
-from ..thrift import Struct
-from .layout import FileMeta
-from .schema import Schema
+from ..core.errors import UnsupportedError
+from ..core.parquet.layout import FileMeta
+from ..core.parquet.schema import Schema
+from ..core.text import safe_text
+from ..core.thrift import Struct
 
 __all__ = ["leaves_of"]
 

@@ -10,17 +10,17 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, FormatError, UnsupportedError
-from ..sbbf import PhysicalType
-from ..storage.source import Buffer, fresh
-from ..thrift import Struct, WireType, encode_binary
+from ..core.errors import BloomsealError, FormatError, UnsupportedError
+from ..core.parquet.footer import plain_footer
+from ..core.parquet.layout import MAGIC, Column, FileMeta, Group, Meta
+from ..core.parquet.page import Page, resized_header
+from ..core.parquet.schema import Schema
+from ..core.parquet.walk import Chunk, Walk
+from ..core.sbbf import PhysicalType
+from ..core.storage.source import Buffer, fresh
+from ..core.thrift import Struct, WireType, encode_binary
 from .calendar import need_one_calendar
-from .footer import plain_footer
-from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages.decoded import DecodedSize, need_room
-from .pages.page import Page, resized_header
-from .schema import Schema
-from .walk import Chunk, Walk
 
 __all__ = ["MiniFile", "PageSelection", "mini_file", "plain_header"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, KeyAccessError
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, KeyAccessError
+from ..core.keys.protocols import KeyRetriever
+from ..core.parquet.expectation import NO_EXPECTATION, Expectation
+from ..core.parquet.footer import Footer, FooterKind, Peek, peek
+from ..core.parquet.keys_at_hand import KeysAtHand, authenticated
+from ..core.storage.source import Source
 from ..keytools import as_key_source
-from ..keytools.protocols import KeyRetriever
-from ..storage.source import Source
-from .expectation import NO_EXPECTATION, Expectation
-from .footer import Footer, FooterKind, Peek, peek
-from .keys_at_hand import KeysAtHand, authenticated
 
 if TYPE_CHECKING:
     from ..keytools.access_log import AccessLog

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError
+from ..core.encryption import ModuleType
+from ..core.errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError
+from ..core.parquet.filter_bytes import FilterBytes
+from ..core.parquet.page import check_doubtful
+from ..core.parquet.statistics import all_null
+from ..core.parquet.walk import Chunk, Protection, Walk
+from ..core.sbbf import SplitBlockBloomFilter
+from ..core.storage.source import Scratch
 from ..notebook import ShownInNotebooks
-from ..sbbf import SplitBlockBloomFilter
 from ..storage.lent import leased
-from ..storage.source import Scratch
-from .filter_bytes import FilterBytes
 from .hashes.truth import held_against_values
-from .pages.page import check_doubtful
-from .pages.statistics import all_null
-from .walk import Chunk, Protection, Walk
 
 __all__ = ["VerifyReport", "verify_walk"]
 

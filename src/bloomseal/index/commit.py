@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 from ..storage.atomic import fault_point
 from .folder import IndexFolder
 from .manifest import Manifest, Run

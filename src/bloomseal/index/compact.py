@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder

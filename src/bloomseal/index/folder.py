@@ -15,21 +15,21 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from ..encryption import Algorithm, SecretKey
-from ..errors import Hint, IntegrityError, MissingFileError, PolicyError, UsageError
+from ..core.encryption import Algorithm, SecretKey
+from ..core.errors import Hint, IntegrityError, MissingFileError, PolicyError, UsageError
+from ..core.storage.ref import FileRef
 from ..keytools.sources import as_key_source
 from ..read.file import SealedFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.places import open_source
-from ..storage.ref import FileRef
 from .manifest import FileState, Manifest, Shard, state_of
 from .place import place_at
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..policy import TablePolicy
 
 __all__ = ["Decryption", "Encryption", "IndexFolder", "columns_in", "leaf_of"]

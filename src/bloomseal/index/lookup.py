@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._cached import cached_property
-from .._forked import new_lock
+from ..core.cached import cached_property
+from ..core.forked import new_lock
+from ..core.storage.source import Source
 from ..read.file import SealedFile
-from ..storage.source import Source
 from .facts.members import Members, Trust
 from .folder import IndexFolder
 from .manifest import FileState, Manifest

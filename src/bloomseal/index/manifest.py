@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .._cached import cached_property
-from ..encryption import SecretKey
-from ..errors import FormatError, UsageError
+from ..core.cached import cached_property
+from ..core.encryption import SecretKey
+from ..core.errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 from .numbers import as_numpy
 

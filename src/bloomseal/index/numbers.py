@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import FormatError
+from ..core.errors import FormatError
 
 __all__ = ["as_numpy", "distinct", "within"]
 

@@ -9,11 +9,11 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import BloomsealError, UnsupportedError, UsageError
+from ..core.errors import BloomsealError, UnsupportedError, UsageError
+from ..core.storage.ref import FileRef
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
 from ..storage.objects import NO_MARKERS, put
-from ..storage.ref import FileRef
 from ..storage.versions import ObjectVersion, version_at, versions_below
 from .manifest import FileState, state_of
 

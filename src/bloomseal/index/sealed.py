@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
 from .check import Checking, CheckReport
 from .compact import CompactReport, compact

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, UnsupportedError, UsageError
+from ..core.errors import BloomsealError, UnsupportedError, UsageError
 from ..notebook import ShownInNotebooks
 from ..storage.atomic import fault_point
 from ..storage.formats import Format

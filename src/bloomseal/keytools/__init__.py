@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from ..storage.ref import FileRef
-    from .access import KmsAccessError, Problem
-    from .explicit import ExplicitKeys
+    from ..core.keys.access import KmsAccessError, Problem
+    from ..core.keys.explicit import ExplicitKeys
+    from ..core.keys.material import KeyMaterial, KeyMetadata
+    from ..core.keys.protocols import FileKeys, KeyDescription, KeyRetriever, KeySource, KmsClient
+    from ..core.storage.ref import FileRef
     from .keyring.keyring import Keyring
     from .kms.counters import Counters
     from .kms.registry import client_for, register_kms
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
         WitnessKms,
     )
     from .local_keys import MasterKeys
-    from .material.material import KeyMaterial, KeyMetadata
-    from .protocols import FileKeys, KeyDescription, KeyRetriever, KeySource, KmsClient
     from .sources import as_key_source
     from .tools import KeyTools
 
@@ -82,24 +82,24 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "ClockedKms": "kms_protocols",
             "Counters": "kms.counters",
             "DatedKms": "kms_protocols",
-            "ExplicitKeys": "explicit",
-            "FileKeys": "protocols",
-            "FileRef": ".storage.ref",
+            "ExplicitKeys": ".core.keys.explicit",
+            "FileKeys": ".core.keys.protocols",
+            "FileRef": ".core.storage.ref",
             "KeyDates": "kms_protocols",
-            "KeyDescription": "protocols",
-            "KeyMaterial": "material.material",
-            "KeyMetadata": "material.material",
-            "KeyRetriever": "protocols",
-            "KeySource": "protocols",
+            "KeyDescription": ".core.keys.protocols",
+            "KeyMaterial": ".core.keys.material",
+            "KeyMetadata": ".core.keys.material",
+            "KeyRetriever": ".core.keys.protocols",
+            "KeySource": ".core.keys.protocols",
             "KeyState": "kms_protocols",
             "KeyTools": "tools",
             "Keyring": "keyring.keyring",
-            "KmsAccessError": "access",
-            "KmsClient": "protocols",
+            "KmsAccessError": ".core.keys.access",
+            "KmsClient": ".core.keys.protocols",
             "LocalKeyKms": "kms_protocols",
             "MasterKeys": "local_keys",
             "MasterVersion": "kms_protocols",
-            "Problem": "access",
+            "Problem": ".core.keys.access",
             "RewrappingKms": "kms_protocols",
             "SigningKms": "kms_protocols",
             "StatefulKms": "kms_protocols",

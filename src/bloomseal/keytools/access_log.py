@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ..core.keys.access import raised_by
+from ..core.keys.protocols import wrapped_by
 from ..storage.folder import Folder
-from .access import raised_by
-from .protocols import wrapped_by
 
 __all__ = ["Access", "AccessLog", "host_name", "user_name"]
 

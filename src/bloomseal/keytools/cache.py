@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .._forked import renewed_in_child
-from ..errors import KeyAccessError
+from ..core.errors import KeyAccessError
+from ..core.forked import renewed_in_child
 from ..storage.baton import waiting
 
 __all__ = ["Cache"]

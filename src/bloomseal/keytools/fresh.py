@@ -8,13 +8,13 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from ..encryption import SealCounter, SecretKey
-from ..errors import KeyAccessError
-from .access import KmsAccessError, Problem
+from ..core.encryption import SealCounter, SecretKey
+from ..core.errors import KeyAccessError
+from ..core.keys.access import KmsAccessError, Problem
+from ..core.keys.material import KeyMaterial
+from ..core.keys.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 from .cache import Cache
 from .kms.calls import KmsCalls
-from .material.material import KeyMaterial
-from .material.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 
 __all__ = ["FreshKeys"]
 

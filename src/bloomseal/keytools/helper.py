@@ -53,12 +53,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeVar
 
-from .._text import safe_text
-from ..encryption import SecretKey
-from ..errors import BloomsealError, KeyAccessError, UsageError
-from ..limits import MAX_KEY_METADATA_BYTES
-from ..storage.ref import FileRef
-from .access import KmsAccessError, Problem
+from ..core.encryption import SecretKey
+from ..core.errors import BloomsealError, KeyAccessError, UsageError
+from ..core.keys.access import KmsAccessError, Problem
+from ..core.limits import MAX_KEY_METADATA_BYTES
+from ..core.storage.ref import FileRef
+from ..core.text import safe_text
 from .access_log import AccessLog
 from .kms.calls import started
 from .kms_protocols import VersionedKms

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
-from .._text import articled
-from ..encryption import SecretKey
-from ..errors import UsageError
-from .access import KmsAccessError, Problem
+from ..core.encryption import SecretKey
+from ..core.errors import UsageError
+from ..core.keys.access import KmsAccessError, Problem
+from ..core.keys.protocols import KmsClient
+from ..core.keys.wrapping import open_by_ctr
+from ..core.text import articled
 from .keyring.keyring import Keyring
 from .kms.calls import KmsCalls
 from .kms_protocols import LocalKeyKms
-from .material.wrapping import open_by_ctr
 from .pinned import PinnedKeys
-from .protocols import KmsClient
 
 __all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls", "version_of"]
 

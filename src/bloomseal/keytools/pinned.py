@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..encryption import SecretKey
-from ..storage.ref import FileRef
-from .pins import Pins
+from ..core.encryption import SecretKey
+from ..core.keys.pins import Pins
+from ..core.storage.ref import FileRef
 from .tools import KeyTools, ToolsFileKeys
 
 __all__ = ["PinnedFileKeys", "PinnedKeys"]

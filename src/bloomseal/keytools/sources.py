@@ -6,13 +6,13 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from .._forked import new_lock
-from .._text import articled
-from ..encryption import SecretKey
-from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
-from ..storage.ref import FileRef
-from .access import raised_by
-from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
+from ..core.encryption import SecretKey
+from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ..core.forked import new_lock
+from ..core.keys.access import raised_by
+from ..core.keys.protocols import FileKeys, KeyRetriever, KeySource, KmsClient
+from ..core.storage.ref import FileRef
+from ..core.text import articled
 
 if TYPE_CHECKING:
     from .tools import KeyTools

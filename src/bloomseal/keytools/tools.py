@@ -6,20 +6,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NoReturn
 
-from ..encryption import SealCounter, SecretKey
-from ..errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
-from ..limits import MAX_GCM_SEALS
-from ..storage.ref import FileRef
-from .access import shown
+from ..core.encryption import SealCounter, SecretKey
+from ..core.errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
+from ..core.keys.access import shown
+from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
+from ..core.keys.protocols import KeyDescription, KmsClient
+from ..core.keys.retriever import MaterialRetriever, Unwrap, data_key
+from ..core.limits import MAX_GCM_SEALS
+from ..core.storage.ref import FileRef
 from .cache import Cache
 from .fresh import FreshKeys
 from .kms.calls import KmsCalls, client_of
 from .kms.counters import Counters
 from .kms_protocols import VersionedKms
 from .material.beside import MaterialBeside
-from .material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
-from .material.retriever import MaterialRetriever, Unwrap, data_key
-from .protocols import KeyDescription, KmsClient
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
 

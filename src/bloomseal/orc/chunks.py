@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .._text import articled
-from ..errors import FormatError, UnsupportedError
+from ..core.errors import FormatError, UnsupportedError
+from ..core.text import articled
 from .runs.choose import lz4_length
 
 __all__ = ["Compression", "InPlace", "deflate", "inflate", "inflate_in_place"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from ..errors import FormatError
-from ..limits import MAX_LIST_ELEMENTS
+from ..core.errors import FormatError
+from ..core.limits import MAX_LIST_ELEMENTS
 from .protobuf import Message
 from .schema import Column, Schema
 

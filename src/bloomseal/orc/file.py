@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, FormatError
-from ..sbbf.probe import several
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, FormatError
+from ..core.sbbf.probe import several
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Scratch, Source
 from ..specs import decryption_for
 from ..storage.places import FilePlace, open_source
-from ..storage.ref import FileRef
-from ..storage.source import Scratch, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked

@@ -10,9 +10,9 @@ from typing import Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._cached import cached_property
-from ..errors import FormatError
-from ..limits import MAX_ORC_HASHES
+from ..core.cached import cached_property
+from ..core.errors import FormatError
+from ..core.limits import MAX_ORC_HASHES
 from .chunks import InPlace
 from .protobuf import fields
 
@@ -35,7 +35,7 @@ class BloomFilter:
     """One row group's filter.
 
     Attributes:
-        num_hashes: k, as far as it is asked: up to `bloomseal.limits.MAX_ORC_HASHES`.
+        num_hashes: k, as far as it is asked: up to `bloomseal.core.limits.MAX_ORC_HASHES`.
         bitset: the words' bytes, little-endian; m is eight times their number.
     """
 

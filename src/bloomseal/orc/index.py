@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..errors import FormatError, UnsupportedError
-from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
-from ..storage.source import Scratch, Source
+from ..core.errors import FormatError, UnsupportedError
+from ..core.limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
+from ..core.storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, zigzag

@@ -14,15 +14,23 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from .._forked import new_lock
-from ..columns import meant_by
-from ..decryption import DecryptionSpec
-from ..encryption import SecretKey
-from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
+from ..core.columns import meant_by
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import SecretKey
+from ..core.errors import (
+    BloomsealError,
+    FormatError,
+    Hint,
+    IntegrityError,
+    KeyAccessError,
+    PolicyError,
+    UnsupportedError,
+)
+from ..core.forked import new_lock
+from ..core.limits import MAX_ORC_FOOTER_BYTES
+from ..core.storage.source import Source
 from ..keytools.access_log import AccessLog
 from ..keytools.local_keys import LocalKeyCalls, local_key_calls
-from ..limits import MAX_ORC_FOOTER_BYTES
-from ..storage.source import Source
 from .encryption import Encryption, Variant
 from .protobuf import Message
 from .schema import Column, Kind

@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from ..errors import FormatError
-from ..limits import MAX_LIST_ELEMENTS
+from ..core.errors import FormatError
+from ..core.limits import MAX_LIST_ELEMENTS
 
 __all__ = ["Message", "encoded", "fields", "number", "parts", "signed", "varint", "without", "zigzag"]
 
@@ -82,7 +82,7 @@ class Message:
     """A message's fields by number; those that nobody asks for cost their place in a list only.
 
     Raises:
-        FormatError: the bytes are no message, or have more than `bloomseal.limits.MAX_LIST_ELEMENTS` fields.
+        FormatError: the bytes are no message, or have more than `bloomseal.core.limits.MAX_LIST_ELEMENTS` fields.
     """
 
     __slots__ = ("_fields",)

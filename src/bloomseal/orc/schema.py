@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ..columns import in_tables
-from ..errors import FormatError, UsageError
-from ..limits import MAX_SCHEMA_DEPTH
-from ..spelling import nearest
+from ..core.columns import in_tables
+from ..core.errors import FormatError, UsageError
+from ..core.limits import MAX_SCHEMA_DEPTH
+from ..core.spelling import nearest
 from .protobuf import Message
 
 __all__ = ["INTEGER_BITS", "MOMENTS", "TEXTS", "Column", "Kind", "Schema"]
@@ -86,7 +86,7 @@ class Schema:
     """All columns by their ids, and by name.
 
     Raises:
-        FormatError: the types are no tree in pre-order, or nested deeper than `bloomseal.limits.MAX_SCHEMA_DEPTH`.
+        FormatError: the types are no tree in pre-order, or nested deeper than `bloomseal.core.limits.MAX_SCHEMA_DEPTH`.
     """
 
     def __init__(self, types: list[memoryview]) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ..errors import FormatError
-from ..limits import MAX_LIST_ELEMENTS
+from ..core.errors import FormatError
+from ..core.limits import MAX_LIST_ELEMENTS
 from .encryption import Encryption
 from .protobuf import Message
 from .tail import Stripe

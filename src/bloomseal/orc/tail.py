@@ -7,11 +7,11 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
-from .._cached import cached_property
-from ..errors import FormatError, UnsupportedError
-from ..limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
-from ..storage.source import Source
-from ..writers import Claim, KnownWrong, known_wrong
+from ..core.cached import cached_property
+from ..core.errors import FormatError, UnsupportedError
+from ..core.limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
+from ..core.storage.source import Source
+from ..core.writers import Claim, KnownWrong, known_wrong
 from .chunks import Compression, InPlace, inflate, inflate_in_place
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
@@ -137,7 +137,7 @@ def read_tail(source: Source) -> Tail:
     """Read postscript and footer: one request, a second one where they are larger than 16 KiB.
 
     Raises:
-        FormatError: not an ORC file, truncated, or a limit of `bloomseal.limits` exceeded.
+        FormatError: not an ORC file, truncated, or a limit of `bloomseal.core.limits` exceeded.
         UnsupportedError: a compression that is not ours.
     """
     if source.size < len(MAGIC) + 2:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from ..encryption import Algorithm
-from ..errors import BloomsealError, PolicyError
-from ..limits import MAX_POLICY_BYTES
-from ..spelling import nearest
-from ..storage.local import read_small
+from ..core.encryption import Algorithm
+from ..core.errors import BloomsealError, PolicyError
+from ..core.limits import MAX_POLICY_BYTES
+from ..core.spelling import nearest
+from ..core.storage.local import read_small
 from .keys import KeyPolicy
 from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from ..errors import PolicyError
+from ..core.errors import PolicyError
 
 __all__ = ["KeyPolicy"]
 

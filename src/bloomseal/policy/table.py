@@ -13,13 +13,13 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
-from .._cached import cached_property
-from ..columns import meant_by, nearest_entry
-from ..encryption import Algorithm
-from ..errors import Hint, PolicyError
-from ..limits import MAX_GCM_SEALS
+from ..core.cached import cached_property
+from ..core.columns import meant_by, nearest_entry
+from ..core.encryption import Algorithm
+from ..core.errors import Hint, PolicyError
+from ..core.limits import MAX_GCM_SEALS
+from ..core.storage.ref import FileRef
 from ..storage.places import resolve_path
-from ..storage.ref import FileRef
 from .keys import KeyPolicy
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..storage.formats import Format, format_of, named_format
 from ..storage.places import FilePlace, open_source
-from ..storage.ref import FileRef
-from ..storage.source import Source
 from .file import SealedFile
 from .verdict import Verdict
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy

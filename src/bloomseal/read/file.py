@@ -9,21 +9,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..decryption import DecryptionSpec
-from ..errors import UnsupportedError, UsageError
+from ..core.decryption import DecryptionSpec
+from ..core.errors import UnsupportedError, UsageError
+from ..core.parquet.belief import believed_filter
+from ..core.parquet.schema import Schema
+from ..core.parquet.walk import Chunk
+from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
+from ..core.sbbf.probe import several
+from ..core.spelling import named_columns
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..format.calendar import need_one_calendar
 from ..format.decode import read_row_group
-from ..format.schema import Schema
-from ..format.walk import Chunk
-from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
-from ..sbbf.probe import several
-from ..spelling import named_columns
+from ..sbbf import KeySet
 from ..storage.baton import waiting
 from ..storage.lent import lend
 from ..storage.places import FilePlace, open_source
-from ..storage.ref import FileRef
-from ..storage.source import Source
-from .filters import believed_filter
 from .opened import OpenedFile, RowGroupInfo
 from .plan import Asked, ReadPlan, ReadStats
 from .prune import RuledOut, Survivors, ruled_out, survivors

@@ -6,18 +6,18 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from ..errors import Hint
-from ..format.keys_at_hand import KeysAtHand, need_verified
+from ..core.errors import Hint
+from ..core.parquet.keys_at_hand import KeysAtHand, need_verified
+from ..core.parquet.schema import Leaf, Schema
+from ..core.parquet.walk import Walk
+from ..core.storage.source import Source
 from ..format.opening import keys_again, open_footer
-from ..format.schema import Leaf, Schema
-from ..format.walk import Walk
 from ..specs import decryption_for
 from ..storage.formats import Format
-from ..storage.source import Source
 from .plan import likeness
 
 if TYPE_CHECKING:
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..policy import TablePolicy
 
 __all__ = ["OpenedFile", "RowGroupInfo"]

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..encryption import ModuleType
-from ..format.pages.page import Page
-from ..format.pages.statistics import null_count
-from ..format.walk import Chunk, Walk
-from ..thrift.structs import ColumnIndex, OffsetIndex, decode
+from ..core.encryption import ModuleType
+from ..core.parquet.page import Page
+from ..core.parquet.statistics import null_count
+from ..core.parquet.walk import Chunk, Walk
+from ..core.thrift.structs import ColumnIndex, OffsetIndex, decode
 from .predicate.predicate import Term
 
 __all__ = ["PageBounds", "Pages", "Rows", "Spans", "bounds_of_pages", "indexed_pages"]

@@ -14,11 +14,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ..core.limits import MAX_INFLATED_PAGE_BYTES
+from ..core.parquet.page import Page
+from ..core.sbbf import PhysicalType, encode_value
+from ..core.thrift.structs import ColumnMetaData
 from ..format.pages.inflate import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
-from ..format.pages.page import Page
-from ..limits import MAX_INFLATED_PAGE_BYTES
-from ..sbbf import PhysicalType, encode_value
-from ..thrift.structs import ColumnMetaData
 from .predicate.compare import is_null
 from .predicate.predicate import Term
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from .._cached import cached_property
-from .._forked import new_lock
+from ..core.cached import cached_property
+from ..core.forked import new_lock
+from ..core.parquet.layout import FileMeta
+from ..core.parquet.walk import Walk
 from ..format.decode import read_in_pieces, read_row_group
-from ..format.layout import FileMeta
-from ..format.walk import Walk
 
 if TYPE_CHECKING:
-    from ..format.footer import Footer
+    from ..core.parquet.footer import Footer
     from .predicate.predicate import Left, Predicate
 
 __all__ = ["Asked", "ReadPlan", "ReadStats", "likeness"]

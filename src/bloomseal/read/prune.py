@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ..core.parquet.statistics import all_null, bounds, no_nulls
+from ..core.parquet.walk import Chunk, Walk
+from ..core.sbbf import SplitBlockBloomFilter
+from ..core.thrift.structs import ColumnMetaData
 from ..format.calendar import need_one_calendar
-from ..format.pages.statistics import all_null, bounds, no_nulls
-from ..format.walk import Chunk, Walk
-from ..sbbf import KeySet, SplitBlockBloomFilter
+from ..sbbf import KeySet
 from ..storage.baton import waiting
-from ..thrift.structs import ColumnMetaData
 
 if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term

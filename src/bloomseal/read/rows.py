@@ -13,13 +13,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..errors import FormatError
+from ..core.errors import FormatError
+from ..core.parquet.page import Page
+from ..core.parquet.walk import Chunk, Walk
+from ..core.storage.source import Scratch
 from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
-from ..format.pages.page import Page
-from ..format.walk import Chunk, Walk
 from ..storage.lent import leased
-from ..storage.source import Scratch
 from .page_places import Pages, Rows, Spans, bounds_of_pages, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term

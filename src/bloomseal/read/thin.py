@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
+from ..core.parquet.levels import parts_of, tallied
+from ..core.parquet.page import Page
+from ..core.parquet.schema import Leaf
+from ..core.parquet.walk import Walk
+from ..core.storage.source import Scratch
 from ..format.pages.inflate import PLAIN, Inflater
-from ..format.pages.levels import parts_of, tallied
-from ..format.pages.page import Page
-from ..format.schema import Leaf
-from ..format.walk import Walk
 from ..sbbf import KeySet
-from ..storage.source import Scratch
 
 __all__ = ["Thin", "thinned"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..verdict import Verdict
+from ..core.verdict import Verdict
 
 __all__ = ["Hits", "Verdict", "verdicts"]
 

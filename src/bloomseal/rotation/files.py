@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, UsageError
+from ..core.storage.local import identity
+from ..core.storage.ref import FileRef
+from ..core.storage.source import refusal
 from ..storage.atomic import identity_at
 from ..storage.discovery import tables
 from ..storage.discovery.kinds import Found, Kind, Problem, is_of_index
 from ..storage.discovery.tables import Paths
 from ..storage.folder import Folder
-from ..storage.local import identity
-from ..storage.ref import FileRef
-from ..storage.source import refusal
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

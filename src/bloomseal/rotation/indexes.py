@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from .._forked import new_lock
-from ..errors import BloomsealError, BloomsealWarning
+from ..core.errors import BloomsealError, BloomsealWarning
+from ..core.forked import new_lock
+from ..core.storage.ref import FileRef
 from ..index.facts.members import Members
 from ..index.facts.sighting import content_of
 from ..index.folder import columns_in
@@ -20,11 +21,10 @@ from ..index.sealed import SealedIndex
 from ..policy import TablePolicy
 from ..read.file import SealedFile, open_file
 from ..storage.discovery.kinds import is_of_index
-from ..storage.ref import FileRef
 from .settings import Decryption, Encryption
 
 if TYPE_CHECKING:
-    from ..format.walk import Walk
+    from ..core.parquet.walk import Walk
 
 __all__ = ["CarriedOver"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Final
 
-from ..decryption import DecryptionSpec
-from ..encryption import SecretKey
-from ..errors import UsageError
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import SecretKey
+from ..core.errors import UsageError
+from ..core.storage.ref import FileRef
 from ..keytools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
-from ..storage.ref import FileRef
 from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ..core.keys.material import KeyMetadata
+from ..core.parquet.walk import Walk
+from ..core.storage.ref import FileRef
 from ..format.opening import open_footer
-from ..format.walk import Walk
 from ..keytools import KeyTools, as_key_source
-from ..keytools.material.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import open_source, resolve_path
-from ..storage.ref import FileRef
 from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged

@@ -31,11 +31,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from .._forked import new_lock
-from ..errors import BloomsealError, FormatError, Hint, PolicyError, UsageError
+from ..core.errors import BloomsealError, FormatError, Hint, PolicyError, UsageError
+from ..core.forked import new_lock
+from ..core.storage.local import read_open
 from ..keytools.access_log import host_name, user_name
 from ..storage.folder import Folder
-from ..storage.local import read_open
 from ..storage.shared_sync import SharedSync
 
 __all__ = ["Chain", "Journal", "NoJournal", "default_journal", "job_digest"]

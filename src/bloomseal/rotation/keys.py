@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..encryption import SecretKey
-from ..errors import Hint, KeyAccessError, UsageError
+from ..core.encryption import SecretKey
+from ..core.errors import Hint, KeyAccessError, UsageError
+from ..core.keys.access import KmsAccessError, Problem
+from ..core.keys.material import KeyMaterial, KeyMetadata, material_fields
 from ..keytools import KeyTools, as_key_source
-from ..keytools.access import KmsAccessError, Problem
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms_protocols import RewrappingKms, VersionedKms
-from ..keytools.material.material import KeyMaterial, KeyMetadata, material_fields
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 

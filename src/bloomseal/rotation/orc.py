@@ -12,13 +12,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from ..errors import PolicyError, UnsupportedError, UsageError
+from ..core.errors import PolicyError, UnsupportedError, UsageError
+from ..core.storage.ref import FileRef
 from ..keytools import KeyTools
 from ..orc import OrcFile, OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
-from ..storage.ref import FileRef
 from .files import DataFile
 from .job import Job, Progress
 from .keys import Target

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 from ..notebook import ShownInNotebooks
 
 if TYPE_CHECKING:

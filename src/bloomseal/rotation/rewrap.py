@@ -8,21 +8,21 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..decryption import DecryptionSpec
-from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
-from ..format.footer import FooterKind
+from ..core.decryption import DecryptionSpec
+from ..core.errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
+from ..core.keys.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from ..core.parquet.footer import FooterKind
+from ..core.parquet.walk import Walk
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..format.walk import Walk
 from ..keytools.access_log import AccessLog
 from ..keytools.kms.calls import KmsCalls
-from ..keytools.material.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import decryption_for
 from ..storage.places import open_source, resolve_path
-from ..storage.ref import FileRef
-from ..storage.source import Source
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of
 from .keys import Rewrapper, material_of, target_of, with_material

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..core.errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.material.store import tidy
 from ..storage.baton import Baton

@@ -7,21 +7,21 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ..decryption import DecryptionSpec
-from ..encryption import Algorithm
-from ..errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
-from ..format.footer import FooterKind, Peek, peek
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import Algorithm
+from ..core.errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from ..core.keys.material import KeyMetadata
+from ..core.parquet.footer import FooterKind, Peek, peek
+from ..core.parquet.schema import Schema
+from ..core.parquet.walk import Walk
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..format.schema import Schema
-from ..format.walk import Walk
 from ..keytools import ExplicitKeys, KeyTools
-from ..keytools.material.material import KeyMetadata
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
-from ..storage.ref import FileRef
-from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
 from ..write.output_keys import sealed_leaves
 from .keys import key_tools, material_of

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..decryption import DecryptionSpec
-from ..errors import KeyAccessError
+from ..core.decryption import DecryptionSpec
+from ..core.errors import KeyAccessError
+from ..core.keys.material import KeyMetadata
+from ..core.parquet.walk import Walk
+from ..core.storage.ref import FileRef
 from ..format.opening import open_footer
-from ..format.walk import Walk
-from ..keytools.material.material import KeyMetadata
 from ..keytools.material.store import MaterialStore
 from ..storage.places import open_source
-from ..storage.ref import FileRef
 from ..write.key_metadata import key_metadata_in_use
 
 __all__ = ["entries_beside", "prune"]

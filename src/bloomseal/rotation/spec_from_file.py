@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..encryption import Algorithm
-from ..errors import Hint, KeyAccessError, UnsupportedError
-from ..format.walk import Protection, Walk
+from ..core.encryption import Algorithm
+from ..core.errors import Hint, KeyAccessError, UnsupportedError
+from ..core.parquet.walk import Protection, Walk
 from ..keytools import KeyTools
 from ..keytools.tools import ToolsFileKeys
 from ..specs import EncryptionSpec

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import xxhash
 
 from .._uninterrupted import uninterrupted
-from . import numpy_kernels, reference
-from .reference import outside
+from ..core.sbbf import reference
+from ..core.sbbf.reference import outside
+from . import numpy_kernels
 
 __all__ = [
     "Among",

@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .._compiled import compiled_for, frozen
-from .block import SALT, WORDS
+from ..core.sbbf.block import SALT, WORDS
 
 __all__ = [
     "check",

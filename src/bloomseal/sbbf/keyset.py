@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import FormatError, UsageError
+from ..core.errors import FormatError, UsageError
+from ..core.sbbf.block import BLOCK_BYTES
+from ..core.sbbf.encoding import encode_value, stands_for_null, unwrap
+from ..core.sbbf.filter import SplitBlockBloomFilter
+from ..core.sbbf.hashing import hash_array
+from ..core.sbbf.order import ORDERED_BYTES, ORDERED_INTS, Comparable, comparable, interval, signed
+from ..core.sbbf.probe import ProbeSet, as_arrow, several, stands_for_itself
+from ..core.sbbf.types import ColumnType, PhysicalType
 from . import batch
-from .block import BLOCK_BYTES
-from .encoding import encode_value, stands_for_null, unwrap
-from .filter import SplitBlockBloomFilter
-from .hashing import hash_array
-from .order import ORDERED_BYTES, ORDERED_INTS, Comparable, comparable, interval, signed
-from .probe import ProbeSet, as_arrow, several, stands_for_itself
-from .types import ColumnType, PhysicalType
 
 __all__ = ["KeySet"]
 

@@ -10,9 +10,9 @@ import math
 from functools import lru_cache
 from typing import Final
 
-from ..errors import UsageError
-from .block import BLOCK_BYTES, WORDS
-from .filter import check_fpp
+from ..core.errors import UsageError
+from ..core.sbbf.block import BLOCK_BYTES, WORDS
+from ..core.sbbf.filter import check_fpp
 
 __all__ = ["bits_per_value", "fpp", "legacy_num_bytes", "num_blocks", "num_bytes"]
 

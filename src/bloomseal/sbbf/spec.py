@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .. import limits
-from ..errors import Hint, UsageError
-from ..spelling import named_options
-from .filter import SplitBlockBloomFilter, check_fpp, check_num_bytes
+from ..core import limits
+from ..core.errors import Hint, UsageError
+from ..core.sbbf.filter import SplitBlockBloomFilter, check_fpp, check_num_bytes
+from ..core.spelling import named_options
 from .sizing import bits_per_value, check_ndv, num_bytes
 
 __all__ = ["FilterSpec"]

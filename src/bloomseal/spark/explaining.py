@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, KeyAccessError, UsageError
-from ..format.schema import Leaf
-from ..format.walk import Protection
-from ..keytools.access import KmsAccessError
+from ..core.errors import BloomsealError, KeyAccessError, UsageError
+from ..core.keys.access import KmsAccessError
+from ..core.parquet.schema import Leaf
+from ..core.parquet.walk import Protection
 from ..read.file import SealedFile
 from ..read.orc.file import SealedOrcFile
 from .guarding import LEFT_OUT

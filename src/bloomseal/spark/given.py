@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
-from .._text import articled
-from ..errors import UsageError
+from ..core.errors import UsageError
+from ..core.text import articled
 from ..keytools.keyring.passphrase import PASSPHRASE_FILE_VARIABLE
 from ..keytools.kms.registry import check_uri
 from ..policy import Policy, TablePolicy

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 from ..policy import Policy
 from .jar import BATCH_COMMITS, STREAM_COMMITS
 from .listing import qualified

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import MissingDependencyError
+from ..core.errors import MissingDependencyError
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
 from ..storage.replacement import replace

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 from ..storage.discovery import files
 from ..storage.discovery.kinds import Listing, NothingThereError, is_hidden
 from .versions import check_version

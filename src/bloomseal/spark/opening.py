@@ -6,21 +6,21 @@ import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..errors import FormatError, PolicyError, UnsupportedError
-from ..format.walk import Protection
+from ..core.errors import FormatError, PolicyError, UnsupportedError
+from ..core.parquet.walk import Protection
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..policy import TablePolicy
 from ..read.door import open_file as open_any
 from ..read.file import open_file
 from ..storage.discovery.files import refuse_outside_of
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
-from ..storage.ref import FileRef
-from ..storage.source import Source
 from .listing import open_filesystem
 
 if TYPE_CHECKING:
-    from ..decryption import DecryptionSpec
-    from ..format.walk import Chunk
+    from ..core.decryption import DecryptionSpec
+    from ..core.parquet.walk import Chunk
     from ..read.file import SealedFile
 
 __all__ = ["check_protection", "open_table_file", "refuse_links_out", "table_of"]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BloomsealWarning, UsageError
+from ..core.errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import MERGE_SCHEMA, PARTITION_INFERENCE, kms_uri, refuse_secrets, table_policy
 from .listing import above_pattern, matching

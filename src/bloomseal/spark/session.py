@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-from .._forked import new_lock
-from ..errors import BloomsealWarning, UsageError
+from ..core.errors import BloomsealWarning, UsageError
+from ..core.forked import new_lock
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
 from .guarding import LEFT_OUT, Places, commit_protocols, deletes_late, guard_of, watch_catalog

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..columns import covers, in_tables, nearest_entry
-from ..errors import UnsupportedError, UsageError
-from ..format.expectation import Expectation
-from ..limits import MAX_GCM_SEALS
+from ..core.columns import covers, in_tables, nearest_entry
+from ..core.errors import UnsupportedError, UsageError
+from ..core.limits import MAX_GCM_SEALS
+from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .given import CRYPTO_FACTORY, table_policy
 from .jar import KMS_CLIENT, OWN_FOLDER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,13 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
-from ..errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, UsageError
+from ..core.storage.local import identity, pread
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Buffer, Scratch, Source
 from .folder import Folder
-from .local import identity, pread
 from .places import type_at
-from .ref import FileRef
 from .replacement import Replacement
-from .source import Buffer, Scratch, Source
 
 __all__ = [
     "AtomicFile",

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Final, Self
 
 from .._ownership import exposure, exposure_of
-from ..errors import PolicyError, UsageError
-from .local import NO_NAME, can_name, open_regular
+from ..core.errors import PolicyError, UsageError
+from ..core.storage.local import NO_NAME, can_name, open_regular
 
 __all__ = ["LOCK", "TEMPORARY_ENDING", "Folder"]
 

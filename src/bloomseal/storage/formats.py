@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from .source import Source
+from ..core.storage.source import Source
 
 __all__ = ["METADATA_ENDINGS", "Format", "begins_as_data", "format_of", "may_hold_data", "named_format", "says_data"]
 

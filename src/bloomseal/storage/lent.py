@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from .source import Scratch
+from ..core.storage.source import Scratch
 
 __all__ = ["leased", "lend"]
 

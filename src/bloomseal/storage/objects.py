@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpecHandler, PyFileSystem
 
-from .._forked import new_lock
 from .._uninterrupted import uninterrupted
-from ..errors import UsageError
-from .local import pread
+from ..core.errors import UsageError
+from ..core.forked import new_lock
+from ..core.storage.local import pread
 from .replacement import temporary_name
 
 __all__ = [

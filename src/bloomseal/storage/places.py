@@ -6,10 +6,10 @@ import os
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from ..errors import UsageError
-from .local import NO_NAME, can_name, open_regular, pread
-from .ref import FileRef
-from .source import Buffer, Source, refusal
+from ..core.errors import UsageError
+from ..core.storage.local import NO_NAME, can_name, open_regular, pread
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Buffer, Source, refusal
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FileType

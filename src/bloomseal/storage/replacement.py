@@ -18,10 +18,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
+from ..core.storage.local import identity, open_regular
 from .baton import waiting
 from .folder import LOCK, TEMPORARY_ENDING, Folder
-from .local import identity, open_regular
 from .rights import Rights
 from .shared_sync import SharedSync
 

@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 
 __all__ = ["Rights"]
 

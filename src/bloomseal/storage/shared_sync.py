@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .._forked import new_lock
+from ..core.forked import new_lock
 from .baton import waiting
 
 __all__ = ["SharedSync"]

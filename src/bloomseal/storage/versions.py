@@ -6,9 +6,9 @@ import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..core.storage.ref import FileRef
+from ..core.storage.source import refusal
 from .objects import abstract_filesystem
-from .ref import FileRef
-from .source import refusal
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

@@ -13,17 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, UsageError
+from ..core.parquet.statistics import asked, bounds, outside
+from ..core.sbbf import PhysicalType
 from ..format.decode import leaf_values, read_row_group
 from ..format.hashes.chunk_hashes import chunk_hashes
-from ..format.pages.statistics import asked, bounds, outside
 from ..index.facts.hashed import stride_of
 from ..index.fingerprint import bits_for
 from ..notebook import ShownInNotebooks
-from ..sbbf import FilterSpec, PhysicalType
+from ..sbbf import FilterSpec
 
 if TYPE_CHECKING:
-    from ..format.schema import Leaf
+    from ..core.parquet.schema import Leaf
     from ..read.file import SealedFile
 
 __all__ = ["ColumnAdvice", "advise"]
@@ -240,8 +241,8 @@ def _spread(sample: _Sample, row_groups: int) -> tuple[float, float]:
 
 
 def _hashes(values: Sequence[Any], leaf: Leaf) -> list[int | None]:
-    from ..sbbf import hash_bytes
-    from ..sbbf.encoding import encode_value
+    from ..core.sbbf import hash_bytes
+    from ..core.sbbf.encoding import encode_value
 
     found = (encode_value(value, leaf.type) for value in values)
     return [hash_bytes(one[0]) if one else None for one in found]

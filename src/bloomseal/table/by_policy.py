@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import BloomsealError, BloomsealWarning
+from ..core.errors import BloomsealError, BloomsealWarning
+from ..core.storage.ref import FileRef
 from ..read.file import open_file
-from ..storage.ref import FileRef
 from .open import open_table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, BloomsealWarning, UsageError
+from ..core.errors import BloomsealError, BloomsealWarning, UsageError
 from ..format.plain import plain_schema, plain_table
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy

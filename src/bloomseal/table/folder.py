@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import BloomsealError, Hint, UnsupportedError, UsageError
+from ..core.errors import BloomsealError, Hint, UnsupportedError, UsageError
+from ..core.storage.local import identity
+from ..core.storage.ref import FileRef
 from ..keytools.material.store import MaterialStore, tidy
 from ..storage.atomic import storage_errors
 from ..storage.discovery.kinds import LOGS, Kind, is_hidden, kind_of
 from ..storage.folder import Folder
 from ..storage.formats import METADATA_ENDINGS, format_of
-from ..storage.local import identity
 from ..storage.objects import NO_MARKERS
 from ..storage.places import FilePlace, open_source, resolve_path
-from ..storage.ref import FileRef
 from ..storage.replacement import temporary_name
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from .._lazy import deferred
-from .._text import articled
-from ..errors import UsageError
-from ..format.expectation import Expectation
+from ..core.errors import UsageError
+from ..core.parquet.expectation import Expectation
+from ..core.text import articled
 from ..specs import EncryptionSpec
 
 if TYPE_CHECKING:

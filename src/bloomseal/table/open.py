@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
-from ..errors import BloomsealWarning, UsageError
-from ..format.expectation import Expectation
+from ..core.errors import BloomsealWarning, UsageError
+from ..core.parquet.expectation import Expectation
+from ..core.spelling import nearest
 from ..read.door import open_file
-from ..spelling import nearest
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
 from .query.partitions import Partitions
@@ -22,7 +22,7 @@ from .sealed import SealedTable
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..policy import TablePolicy
     from ..storage.discovery.kinds import Found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import BloomsealError
+from ..core.errors import BloomsealError
 from ..format.verify import VerifyReport
 from ..notebook import ShownInNotebooks
 from .query.parts import TableParts

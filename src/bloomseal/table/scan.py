@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from .._forked import new_lock
-from ..errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, UsageError
+from ..core.forked import new_lock
 from .query.kept import AHEAD, Place, is_still, to_spare
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers

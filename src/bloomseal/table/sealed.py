@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .._cached import cached_property
-from ..errors import Hint, UnsupportedError, UsageError
+from ..core.cached import cached_property
+from ..core.errors import Hint, UnsupportedError, UsageError
+from ..core.sbbf.probe import several
 from ..notebook import ShownInNotebooks
 from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
-from ..sbbf.probe import several
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
@@ -23,7 +23,7 @@ from .query.query import Answer, Query, Shape, need_logged, no_such_column
 from .query.workers import side_by_side
 
 if TYPE_CHECKING:
-    from ..format.schema import Schema
+    from ..core.parquet.schema import Schema
     from ..index.sealed import SealedIndex
     from ..orc import OrcRewriteReport
     from ..policy import TablePolicy

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..orc import OrcRewriteReport

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ..core.storage.ref import FileRef
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import FilePlace
-from ..storage.ref import FileRef
 from ..write import writer
 from ..write.rows_in import rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FilterLayout, FilterRequest

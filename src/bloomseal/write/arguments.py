@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 
-from ..errors import UsageError
+from ..core.errors import UsageError
+from ..core.parquet.schema import Leaf, Schema
+from ..core.spelling import nearest
 from ..format.hashes.chunk_hashes import carries_filter
-from ..format.schema import Leaf, Schema
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
-from ..spelling import nearest
 
 __all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
-from ..encryption import ModuleCipher, ModuleType
-from ..errors import BloomsealError, FormatError
-from ..format.filter_bytes import FilterBytes
-from ..format.footer import plain_footer, seal_footer, sign_footer
-from ..format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from ..format.pages.page import Page, check_doubtful, resized_header
-from ..format.schema import Leaf
-from ..format.walk import Chunk, Walk
-from ..sbbf import SplitBlockBloomFilter
+from ..core.encryption import ModuleCipher, ModuleType
+from ..core.errors import BloomsealError, FormatError
+from ..core.parquet.filter_bytes import FilterBytes
+from ..core.parquet.footer import plain_footer, seal_footer, sign_footer
+from ..core.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
+from ..core.parquet.page import Page, check_doubtful, resized_header
+from ..core.parquet.schema import Leaf
+from ..core.parquet.walk import Chunk, Walk
+from ..core.sbbf import SplitBlockBloomFilter
+from ..core.storage.source import Buffer, Scratch
+from ..core.thrift import Struct, with_integers
 from ..storage.atomic import Output, storage_errors
-from ..storage.source import Buffer, Scratch
-from ..thrift import Struct, with_integers
 from .output_keys import OutputKeys
 
 __all__ = ["AnyFilter", "Assembler", "filter_modules", "protected_chunk"]

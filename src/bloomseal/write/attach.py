@@ -11,24 +11,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..decryption import DecryptionSpec
-from ..encryption import ModuleCipher, ModuleType
-from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
-from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import ModuleCipher, ModuleType
+from ..core.errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
+from ..core.parquet.footer import Footer, plain_footer, seal_footer, sign_footer
+from ..core.parquet.keys_at_hand import KeysAtHand
+from ..core.parquet.layout import Column, FileMeta, Group, Meta
+from ..core.parquet.schema import Leaf
+from ..core.parquet.walk import Chunk, Walk
+from ..core.sbbf import SplitBlockBloomFilter
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
+from ..core.thrift import Struct
 from ..format.hashes.chunk_hashes import chunk_hashes
-from ..format.keys_at_hand import KeysAtHand
-from ..format.layout import Column, FileMeta, Group, Meta
 from ..format.opening import open_footer
-from ..format.schema import Leaf
-from ..format.walk import Chunk, Walk
 from ..notebook import ShownInNotebooks
-from ..sbbf import FilterSpec, SplitBlockBloomFilter
+from ..sbbf import FilterSpec
 from ..specs import decryption_for
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.places import open_source
-from ..storage.ref import FileRef
-from ..storage.source import Source
-from ..thrift import Struct
 from .assemble import filter_modules
 from .writer import FilterRequest, check_filter, resolve_filters
 

@@ -7,24 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..decryption import DecryptionSpec
-from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, Hint, UnsupportedError, UsageError
-from ..format.filter_bytes import FilterBytes
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import ModuleType
+from ..core.errors import BloomsealError, FormatError, Hint, UnsupportedError, UsageError
+from ..core.keys.protocols import KeyDescription
+from ..core.parquet.filter_bytes import FilterBytes
+from ..core.parquet.keys_at_hand import need_verified
+from ..core.parquet.walk import Chunk, Protection, Walk
+from ..core.sbbf import PhysicalType
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Scratch, Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
-from ..format.keys_at_hand import need_verified
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
-from ..format.walk import Chunk, Protection, Walk
-from ..keytools.protocols import KeyDescription
 from ..notebook import ShownInNotebooks
-from ..sbbf import FilterSpec, PhysicalType
+from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.places import open_source, resolve_path
-from ..storage.ref import FileRef
-from ..storage.source import Scratch, Source
 from .assemble import AnyFilter, Assembler
 from .key_metadata import key_metadata_in_use
 from .output_keys import OutputKeys

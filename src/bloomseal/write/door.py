@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..core.storage.ref import FileRef
 from ..storage.formats import Format, format_of, named_format
 from ..storage.places import open_source
-from ..storage.ref import FileRef
 from . import attach
 from .attach import AttachReport, Progress
 from .writer import FilterRequest
@@ -15,7 +15,7 @@ from .writer import FilterRequest
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..decryption import DecryptionSpec
+    from ..core.decryption import DecryptionSpec
     from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
 

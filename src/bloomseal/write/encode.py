@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import Hint, UsageError
-from ..format.footer import Footer
-from ..format.keys_at_hand import KeysAtHand
-from ..format.layout import Meta, read_tail
-from ..format.walk import Walk
-from ..storage.source import Buffer, Source
-from ..thrift import Struct
+from ..core.errors import Hint, UsageError
+from ..core.parquet.footer import Footer
+from ..core.parquet.keys_at_hand import KeysAtHand
+from ..core.parquet.layout import Meta, read_tail
+from ..core.parquet.walk import Walk
+from ..core.storage.source import Buffer, Source
+from ..core.thrift import Struct
 
 __all__ = ["Encoder"]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..decryption import DecryptionSpec
-from ..errors import FormatError, KeyAccessError
-from ..format.footer import Footer, seal_footer, sign_footer
-from ..format.layout import Column, FileMeta, Group
+from ..core.decryption import DecryptionSpec
+from ..core.errors import FormatError, KeyAccessError
+from ..core.parquet.footer import Footer, seal_footer, sign_footer
+from ..core.parquet.layout import Column, FileMeta, Group
+from ..core.parquet.walk import Protection, Walk
+from ..core.storage.source import Source
+from ..core.thrift import Struct
 from ..format.opening import open_footer
-from ..format.walk import Protection, Walk
 from ..storage.atomic import AtomicFile, fault_point
-from ..storage.source import Source
-from ..thrift import Struct
 
 __all__ = ["exchange_key_metadata", "key_metadata_in_use", "rewrapped_footer"]
 

@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable
 from typing import cast
 
-from ..columns import nearest_entry
-from ..decryption import DecryptionSpec
-from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
-from ..errors import BloomsealError, PolicyError
-from ..format.expectation import UNIQUE_BYTES, Expectation
-from ..format.footer import FileCrypto
-from ..format.schema import Leaf, Schema
-from ..format.walk import Protection
+from ..core.columns import nearest_entry
+from ..core.decryption import DecryptionSpec
+from ..core.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
+from ..core.errors import BloomsealError, PolicyError
+from ..core.keys.protocols import CommittingKeys, ConfirmingKeys, FileKeys, KeyDescription, wrapped_by
+from ..core.parquet.expectation import UNIQUE_BYTES, Expectation
+from ..core.parquet.footer import FileCrypto
+from ..core.parquet.schema import Leaf, Schema
+from ..core.parquet.walk import Protection
+from ..core.storage.ref import FileRef
+from ..core.thrift import Struct, WireType, encode_binary
 from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog
-from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys, KeyDescription, wrapped_by
 from ..specs import EncryptionSpec, KeyChoice
-from ..storage.ref import FileRef
-from ..thrift import Struct, WireType, encode_binary
 
 __all__ = ["OutputKeys", "sealed_leaves"]
 

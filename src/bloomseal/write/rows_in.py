@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 from ..format.plain import plain_schema, plain_table
 
 __all__ = ["Rows", "rows_in"]

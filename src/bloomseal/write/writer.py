@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, BloomsealWarning, FormatError, KeyAccessError, UsageError
+from ..core.errors import BloomsealError, BloomsealWarning, FormatError, KeyAccessError, UsageError
+from ..core.parquet.schema import Leaf
+from ..core.parquet.walk import Walk
+from ..core.sbbf import SplitBlockBloomFilter
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
-from ..format.schema import Leaf
-from ..format.walk import Walk
-from ..sbbf import SplitBlockBloomFilter
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.places import FilePlace, resolve_path
-from ..storage.ref import FileRef
-from ..storage.source import Source
 from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
 from .encode import Encoder

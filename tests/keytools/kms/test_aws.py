@@ -24,7 +24,7 @@ from moto.server import ThreadedMotoServer
 
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import (
     FileRef,
     KeyMaterial,

@@ -13,7 +13,7 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.pipeline.transport import RequestsTransport
 
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.azure import AzureKeyVault
 from bloomseal.keytools.kms.conformance import KmsClientConformance

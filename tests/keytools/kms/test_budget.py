@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.errors import KeyAccessError
+from bloomseal.core.errors import KeyAccessError
 from bloomseal.keytools import FileRef, KmsAccessError, Problem
 from bloomseal.keytools.cache import Cache
 from support.stand_ins import InMemoryKms

@@ -16,8 +16,8 @@ import pyarrow.fs as pafs
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import KeyAccessError, UsageError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, Problem
 from bloomseal.keytools.material.store import MAX_STORE_BYTES
 from support.stand_ins import InMemoryKms, PyArrowKms

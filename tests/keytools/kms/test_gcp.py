@@ -11,7 +11,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import kms as google_kms
 
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.gcp import GcpKms

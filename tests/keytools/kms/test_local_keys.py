@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
-from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, as_key_source, client_for
 from bloomseal.keytools.kms.hadoop.client import HadoopKms
 from bloomseal.keytools.kms.hadoop.jceks import PASSWORD_VARIABLE, JceksStore

@@ -18,7 +18,7 @@ import pytest
 
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms

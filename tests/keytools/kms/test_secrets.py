@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.encryption import SecretKey
-from bloomseal.errors import BloomsealError
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import BloomsealError
 from bloomseal.keytools import FileRef, KeyMetadata, as_key_source
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms.calls import KmsCalls

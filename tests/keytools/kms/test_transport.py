@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KmsAccessError, client_for
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.azure import AzureKeyVault

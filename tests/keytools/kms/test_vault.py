@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
-from bloomseal.errors import UsageError
+from bloomseal.core.errors import UsageError
 from bloomseal.keytools import (
     FileRef,
     KeyMaterial,

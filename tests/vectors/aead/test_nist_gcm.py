@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from bloomseal import IntegrityError
-from bloomseal.encryption import FRAME_BYTES, ModuleCipher, ModuleType, SecretKey
+from bloomseal.core.encryption import FRAME_BYTES, ModuleCipher, ModuleType, SecretKey
 
 _FOLDER = Path(cryptography_vectors.__file__).parent / "ciphers" / "AES" / "GCM"
 _SIZES = (128, 192, 256)

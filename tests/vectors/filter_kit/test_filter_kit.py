@@ -15,7 +15,7 @@ import xxhash
 import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.cli.main import main
-from bloomseal.sbbf import SplitBlockBloomFilter
+from bloomseal.core.sbbf import SplitBlockBloomFilter
 from vectors.filter_kit.build_kit import build
 
 KIT = Path(__file__).parents[1] / "filter-kit"

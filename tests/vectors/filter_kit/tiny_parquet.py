@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 
-from bloomseal.thrift import Struct, WireType, encode_binary
+from bloomseal.core.thrift import Struct, WireType, encode_binary
 
 PLAIN, RLE, RLE_DICTIONARY = 0, 3, 8
 

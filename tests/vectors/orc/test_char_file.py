@@ -9,7 +9,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import Verdict, orc
-from bloomseal.errors import PolicyError, UnsupportedError, UsageError
+from bloomseal.core.errors import PolicyError, UnsupportedError, UsageError
 from bloomseal.orc.asking.values import Asked
 
 PLACE = Path(__file__).with_name("char.orc")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal.sbbf import (
+from bloomseal.core.sbbf import (
     ColumnType,
     LogicalType,
     PhysicalType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter
+from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter
 
 STRING = ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string"))
 HEADER = bytes.fromhex("1580101c1c00001c1c00001c1c000000")  # numBytes 1024, BLOCK, XXHASH, UNCOMPRESSED

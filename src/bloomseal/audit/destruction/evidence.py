@@ -10,7 +10,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...keytools import Keyring
 from ...storage.places import open_source
 from .answer import ALL_VERSIONS, FORMAT

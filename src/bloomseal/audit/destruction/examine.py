@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...errors import BloomsealError
-from ...keytools.material.material import KeyMaterial
+from ...core.errors import BloomsealError
+from ...core.keys.material import KeyMaterial
+from ...core.storage.ref import FileRef
 from ...storage.discovery.kinds import MATERIAL_PREFIX
-from ...storage.ref import FileRef
 from ..facts.files.file import FileFacts
 from ..facts.files.scan import Scanner
 from ..facts.keys import KeyFacts, SidecarView

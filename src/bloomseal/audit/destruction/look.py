@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import UsageError
+from ...core.errors import UsageError
+from ...core.storage.ref import FileRef
 from ...keytools import KeyTools
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..facts.inventory import keys_at_hand, scanner_for, tools_behind
 from ..facts.places import Places, Systems, find_files
 from ..facts.policies import Policies

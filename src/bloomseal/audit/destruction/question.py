@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
+from ...core.keys.access import shown
+from ...core.spelling import nearest
 from ...keytools import (
     ClockedKms,
     Keyring,
@@ -21,8 +23,6 @@ from ...keytools import (
     VersionFacts,
     WitnessKms,
 )
-from ...keytools.access import shown
-from ...spelling import nearest
 from .answer import ALL_VERSIONS, Reason
 
 __all__ = ["CACHE_LIFETIME", "Question", "ask"]

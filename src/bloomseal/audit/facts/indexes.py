@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...index.folder import IndexFolder
 from ...policy import TablePolicy
 from ...storage.discovery.kinds import is_of_index

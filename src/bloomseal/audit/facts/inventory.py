@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
+from ...core.keys.protocols import KeySource
 from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
-from ...keytools.protocols import KeySource
 from ...policy import Policy, TablePolicy
 from .files.file import PROTECTIONS, SEEN, FileFacts
 from .files.scan import Scanner
@@ -31,8 +31,8 @@ from .witness import Witness
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ...format.walk import Walk
-    from ...storage.source import Source
+    from ...core.parquet.walk import Walk
+    from ...core.storage.source import Source
     from .files.deep import Nonces
 
 __all__ = ["SCHEMA", "inventory", "keys_at_hand", "look", "scanner_for", "to_table", "tools_behind"]

@@ -14,16 +14,16 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from ..._cached import cached_property
-from ...encryption import SecretKey
-from ...errors import BloomsealError, KeyAccessError
+from ...core.cached import cached_property
+from ...core.encryption import SecretKey
+from ...core.errors import BloomsealError, KeyAccessError
+from ...core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
+from ...core.keys.protocols import KeyRetriever
+from ...core.storage.ref import FileRef
 from ...keytools import Keyring, KmsAccessError, MasterVersion
 from ...keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
 from ...keytools.local_keys import version_of
-from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
-from ...keytools.protocols import KeyRetriever
-from ...storage.ref import FileRef
 from .witness import Witness
 
 __all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]

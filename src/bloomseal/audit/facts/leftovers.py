@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ...errors import BloomsealError, FormatError
-from ...format.footer import Footer, FooterKind, peek
-from ...format.layout import MAGIC, MAGIC_ENCRYPTED
+from ...core.errors import BloomsealError, FormatError
+from ...core.parquet.footer import Footer, FooterKind, peek
+from ...core.parquet.layout import MAGIC, MAGIC_ENCRYPTED
+from ...core.storage.local import open_regular
+from ...core.storage.source import Source
 from ...orc import OrcFile
 from ...orc.tail import MAGIC as ORC
 from ...storage import replacement
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
-from ...storage.local import open_regular
 from ...storage.places import open_source
-from ...storage.source import Source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
 

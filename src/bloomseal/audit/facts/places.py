@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from ...errors import UsageError
+from ...core.errors import UsageError
+from ...core.storage.ref import FileRef
 from ...storage.discovery import tables
 from ...storage.discovery.kinds import Found, Kind, is_of_index
 from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
 from ...storage.places import resolve_path
-from ...storage.ref import FileRef
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ...errors import UsageError
+from ...core.errors import UsageError
+from ...core.storage.ref import FileRef
 from ...keytools import KeyTools
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from .files.file import FileFacts
 
 __all__ = ["Policies"]

@@ -19,7 +19,7 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import IO, Any, Final
 
-from ...storage.ref import FileRef
+from ...core.storage.ref import FileRef
 from .files.file import FileFacts
 from .files.scan import Scanner
 from .keys import SidecarView

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...keytools import KeyTools, MasterVersion
 
 __all__ = ["Witness"]

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ..._text import safe_text
 from ..._version import __version__
+from ...core.text import safe_text
 from ...storage.logs.snapshot import library
 from ..report import Report
 

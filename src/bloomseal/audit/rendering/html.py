@@ -9,8 +9,8 @@ from html import escape as escape_markup
 from itertools import chain
 from typing import Any, Final
 
-from ..._text import safe_text
 from ..._version import __version__
+from ...core.text import safe_text
 from ...storage.logs.snapshot import library
 from ..facts.files.views import EXPOSED
 from ..report import Report

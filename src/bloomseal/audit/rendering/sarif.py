@@ -10,8 +10,8 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from ..._text import safe_text
 from ..._version import __version__
+from ...core.text import safe_text
 from ..report import Report
 from ..rules.catalogue import RULES
 from ..rules.findings import Finding, Severity

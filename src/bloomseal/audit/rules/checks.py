@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from ...errors import PolicyError
-from ...format.expectation import Expectation
+from ...core.errors import PolicyError
+from ...core.parquet.expectation import Expectation
 from ...policy import TablePolicy
 from ...storage.discovery.kinds import Kind, is_of_index
 from ..facts.files.file import Broken, FileFacts, Seen

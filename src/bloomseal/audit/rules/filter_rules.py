@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...columns import own_entry
+from ...core.columns import own_entry
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec, bits_per_value
 from ...storage.discovery.kinds import is_of_index

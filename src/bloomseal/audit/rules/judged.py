@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..._cached import cached_property
+from ...core.cached import cached_property
 from ...policy import SENSITIVE, Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen

@@ -6,12 +6,12 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...columns import nearest_entry
-from ...limits import MAX_GCM_SEALS
+from ...core.columns import nearest_entry
+from ...core.limits import MAX_GCM_SEALS
+from ...core.storage.ref import FileRef
 from ...policy import SENSITIVE, TablePolicy
 from ...storage.discovery.files import exists
 from ...storage.discovery.kinds import MATERIAL_PREFIX
-from ...storage.ref import FileRef
 from ..facts.files.file import FileFacts
 from ..facts.keys import KeyFacts
 from .findings import Finding, Severity

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...columns import in_tables, own_entry
-from ...encryption import Algorithm
-from ...errors import BloomsealError
+from ...core.columns import in_tables, own_entry
+from ...core.encryption import Algorithm
+from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
 from ...storage.logs.snapshot import location
-from ...storage.ref import FileRef
 from ..facts.files.file import FileFacts
 from ..facts.leftovers import target_of
 from .findings import Finding

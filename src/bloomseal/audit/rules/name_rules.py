@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
-from ...columns import folded, in_tables, nearest_entry
+from ...core.columns import folded, in_tables, nearest_entry
 from ...policy import SENSITIVE
 from ...storage.logs.snapshot import PREDICATE
 from .findings import Finding, Severity

@@ -21,7 +21,7 @@ from typing import IO, Any, Final, cast
 
 import pyarrow as pa
 
-from ...errors import FormatError
+from ...core.errors import FormatError
 from .standard_input import StandardInput
 
 __all__ = ["BLOCK_BYTES", "COMPRESSIONS", "DATES", "NULLS", "CsvReader", "Guess", "inflated"]

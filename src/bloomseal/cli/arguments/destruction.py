@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ..render import facts, print_json, printable, progress
 from ..state import PATH, State
 from .grouped import grouped

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
+from ...core.spelling import nearest
 from ...sbbf import FilterSpec
-from ...spelling import nearest
 from ..state import Renamed
 
 __all__ = ["filter_option", "parse_filters"]

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...errors import BloomsealError, FormatError, KeyAccessError, UsageError
-from ...spelling import nearest
+from ...core.errors import BloomsealError, FormatError, KeyAccessError, UsageError
+from ...core.spelling import nearest
 from ...storage.discovery.tables import is_one_file
 from .bad_line import BadLine, bad_csv_line, bad_json_line
 from .csv_input import COMPRESSIONS, CsvReader

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from ...errors import FormatError
+from ...core.errors import FormatError
 from .csv_input import BLOCK_BYTES, DATES, Guess, inflated
 from .standard_input import StandardInput
 

@@ -19,12 +19,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ..._cached import cached_property
-from ...encryption import SecretKey
-from ...errors import KeyAccessError, UsageError
+from ...core.cached import cached_property
+from ...core.encryption import SecretKey
+from ...core.errors import KeyAccessError, UsageError
+from ...core.storage.local import open_regular
 from ...keytools import ExplicitKeys, Keyring, KeyTools
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
-from ...storage.local import open_regular
 from ..state import PATH, State
 from .grouped import grouped
 

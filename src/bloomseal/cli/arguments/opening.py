@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ...decryption import DecryptionSpec
-from ...errors import UsageError
+from ...core.decryption import DecryptionSpec
+from ...core.errors import UsageError
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..state import PATH, State
 from .grouped import grouped
 from .keys import KeyOptions, key_options

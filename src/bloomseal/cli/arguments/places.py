@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...storage.discovery.kinds import Kind, kind_of
 
 __all__ = ["need_elsewhere"]

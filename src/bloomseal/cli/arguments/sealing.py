@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ...encryption import Algorithm, SecretKey
-from ...errors import PolicyError, UsageError
+from ...core.encryption import Algorithm, SecretKey
+from ...core.errors import PolicyError, UsageError
 from ...specs import EncryptionSpec
 from .grouped import grouped
 from .keys import KeyOptions

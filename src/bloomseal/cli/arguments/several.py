@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from .inputs import Input, open_input
 
 __all__ = ["open_inputs"]

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...errors import UsageError
-from ...sbbf import ColumnType, PhysicalType
+from ...core.errors import UsageError
+from ...core.sbbf import ColumnType, PhysicalType
 
 __all__ = ["parse_value", "read_lines"]
 

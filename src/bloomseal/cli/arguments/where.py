@@ -14,12 +14,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ..._text import articled
-from ...errors import UsageError
-from ...format.schema import Leaf, Schema
+from ...core.errors import UsageError
+from ...core.parquet.schema import Leaf, Schema
+from ...core.sbbf import PhysicalType
+from ...core.text import articled
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
 from ...read.predicate.values import Values
-from ...sbbf import PhysicalType
 from .values import parse_value
 
 __all__ = ["parse_where"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Not
 from ...table.advice import ColumnAdvice
 from ...table.open import open_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...orc.rewrite.report import OrcRewriteReport
 from ...table.verbs import attach_filters
 from ...write.attach import AttachReport

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
 from ..arguments.destruction import DestructionOptions, destruction_options
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, remark, table

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
 from ... import __version__
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 
 if TYPE_CHECKING:
     from ...keytools import KeyTools
@@ -216,7 +216,7 @@ def _master_keys(table: TablePolicy) -> ItemsView[str, bool]:
 
 
 def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
-    from ...encryption import SecretKey
+    from ...core.encryption import SecretKey
     from ...keytools import KmsAccessError, Problem
 
     throwaway, name = SecretKey.generate(128), f"{master_key} in {calls.name}"

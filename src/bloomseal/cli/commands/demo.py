@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ..render import busy, print_json, remark, size, table
 from ..state import State, common_options
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
 from ...keytools import Keyring, KeyTools
 from ...policy import Policy, TablePolicy
 from ..arguments.keys import KeyOptions, key_options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, table

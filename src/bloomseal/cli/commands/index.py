@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...index.sealed import SealedIndex
 from ...index.update import UpdateReport
 from ...policy import TablePolicy

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...keytools import Keyring
 from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE

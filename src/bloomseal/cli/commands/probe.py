@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
 from ...read.door import open_file
 from ...read.file import Verdict
 from ...storage.discovery.tables import is_one_file
@@ -18,7 +18,7 @@ from ..render import print_json, table
 from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
-    from ...format.schema import Leaf
+    from ...core.parquet.schema import Leaf
     from ...table.sealed import SealedTable
 
 __all__ = ["probe"]

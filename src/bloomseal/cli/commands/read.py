@@ -15,13 +15,13 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 import pyarrow as pa
 
-from ...decryption import DecryptionSpec
-from ...errors import BloomsealError, UsageError
+from ...core.decryption import DecryptionSpec
+from ...core.errors import BloomsealError, UsageError
+from ...core.storage.local import NoRegularFileError
 from ...read.door import open_file
 from ...read.file import ReadStats
 from ...storage.discovery.tables import is_one_file
 from ...storage.folder import Folder
-from ...storage.local import NoRegularFileError
 from ...storage.replacement import Replacement
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
@@ -32,7 +32,7 @@ from ..rows import flat, rows_of, shown_flat
 from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
-    from ...format.schema import Schema
+    from ...core.parquet.schema import Schema
     from ...policy import TablePolicy
     from ...read.predicate.condition import Condition
 

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ...decryption import DecryptionSpec
-from ...errors import PolicyError, UsageError
+from ...core.decryption import DecryptionSpec
+from ...core.errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
 from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, rotate

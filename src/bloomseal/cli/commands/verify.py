@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...read.door import open_file
 from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options

@@ -15,16 +15,16 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...columns import covers
-from ...errors import PolicyError, UsageError
-from ...format.footer import Footer
-from ...format.layout import read_tail
+from ...core.columns import covers
+from ...core.errors import PolicyError, UsageError
+from ...core.parquet.footer import Footer
+from ...core.parquet.layout import read_tail
+from ...core.storage.source import Source
 from ...keytools import KeyTools
 from ...keytools.kms_protocols import KeyState, StatefulKms
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec, encryption_for
-from ...storage.source import Source
 from ...table.dataset import write_dataset
 from ...table.hive import check_partitioning
 from ...table.writing import SealedWriter

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from ...errors import BloomsealError, FormatError, Hint, UsageError
-from ...limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
+from ...core.errors import BloomsealError, FormatError, Hint, UsageError
+from ...core.limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
+from ...core.storage.local import open_regular
+from ...core.storage.source import refusal
 from ...storage.atomic import storage_errors
 from ...storage.folder import Folder
-from ...storage.local import open_regular
 from ...storage.replacement import replace
-from ...storage.source import refusal
 
 __all__ = [
     "MANIFEST",

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..._version import __version__
-from ...errors import BloomsealError, IntegrityError, UsageError
+from ...core.errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
 from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write
 from .signing import PublicKey, Signer, has_form

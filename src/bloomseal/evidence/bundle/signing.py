@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from ...errors import KeyAccessError, UsageError
+from ...core.errors import KeyAccessError, UsageError
+from ...core.storage.local import need_own, read_small
 from ...keytools import SigningKms, client_for
-from ...storage.local import need_own, read_small
 
 __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
 

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...errors import BloomsealError, FormatError, UnsupportedError, UsageError
-from ...sbbf import ColumnType, PhysicalType, hash_array
-from ...storage.source import Buffer
+from ...core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ...core.parquet.levels import check_clear_levels
+from ...core.parquet.schema import Leaf
+from ...core.parquet.walk import Walk
+from ...core.sbbf import ColumnType, PhysicalType, hash_array
+from ...core.storage.source import Buffer
 from ..decode import decode_batches, leaf_values
 from ..minifile import PageSelection, mini_file
-from ..pages.levels import check_clear_levels
-from ..schema import Leaf
-from ..walk import Walk
 from .page_hashes import PageHashes
 
 __all__ = ["carries_filter", "chunk_hashes", "page_by_page", "pieces"]

@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ...sbbf import PhysicalType, batch
-from ...thrift.structs import ColumnMetaData
+from ...core.parquet.levels import parts_of, tallied
+from ...core.parquet.page import Page
+from ...core.parquet.schema import Leaf
+from ...core.sbbf import PhysicalType
+from ...core.thrift.structs import ColumnMetaData
+from ...sbbf import batch
 from ..pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
-from ..pages.levels import parts_of, tallied
-from ..pages.page import Page
-from ..schema import Leaf
 
 __all__ = ["PageHashes"]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import FormatError, UnsupportedError
-from ...sbbf import PhysicalType, SplitBlockBloomFilter
-from ..filter_bytes import FilterBytes
-from ..walk import Chunk, Walk
+from ...core.errors import FormatError, UnsupportedError
+from ...core.parquet.filter_bytes import FilterBytes
+from ...core.parquet.walk import Chunk, Walk
+from ...core.sbbf import PhysicalType, SplitBlockBloomFilter
 from .chunk_hashes import pieces
 
 __all__ = ["Truth", "held_against_values"]

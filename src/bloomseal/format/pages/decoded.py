@@ -15,16 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..._lazy import deferred
-from ...errors import FormatError
-from ...limits import MAX_DECODED_BYTES, MAX_DECODED_TIMES
-from ...sbbf import PhysicalType, batch
-from ...thrift import Struct, WireType, encode_binary
-from ..footer import plain_footer
-from ..layout import MAGIC, Column, FileMeta, Group, Meta
-from ..schema import Leaf
+from ...core.errors import FormatError
+from ...core.limits import MAX_DECODED_BYTES, MAX_DECODED_TIMES
+from ...core.parquet.footer import plain_footer
+from ...core.parquet.layout import MAGIC, Column, FileMeta, Group, Meta
+from ...core.parquet.levels import parts_of, tallied
+from ...core.parquet.page import Page, read_page
+from ...core.parquet.schema import Leaf
+from ...core.sbbf import PhysicalType
+from ...core.thrift import Struct, WireType, encode_binary
+from ...sbbf import batch
 from .inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
-from .levels import parts_of, tallied
-from .page import Page, read_page
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

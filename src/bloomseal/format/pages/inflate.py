@@ -12,11 +12,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...errors import FormatError
-from ...limits import MAX_INFLATED_PAGE_BYTES
-from ...storage.source import Buffer
-from ...thrift import Cursor
-from .page import Page
+from ...core.errors import FormatError
+from ...core.limits import MAX_INFLATED_PAGE_BYTES
+from ...core.parquet.page import Page
+from ...core.storage.source import Buffer
+from ...core.thrift import Cursor
 
 __all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater"]
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ...errors import Hint, UnsupportedError
+from ...core.errors import Hint, UnsupportedError
 
 __all__ = ["check_moments"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from ...encryption import Algorithm
-from ...errors import BloomsealError, UnsupportedError
+from ...core.encryption import Algorithm
+from ...core.errors import BloomsealError, UnsupportedError
+from ...core.parquet.footer import plain_footer
+from ...core.parquet.layout import MAGIC, FileMeta
+from ...core.parquet.walk import Walk
 from ...format.calendar import need_one_calendar
-from ...format.footer import plain_footer
 from ...format.hashes.chunk_hashes import carries_filter, page_by_page
-from ...format.layout import MAGIC, FileMeta
-from ...format.walk import Walk
 from ...read.file import SealedFile
 from ...read.page_places import indexed_pages
 from ...sbbf import batch
@@ -24,7 +24,7 @@ from ..manifest import MOST_STRIDE, FileState, state_of
 from .sighting import content_of, leaf_in
 
 if TYPE_CHECKING:
-    from ...format.schema import Leaf
+    from ...core.parquet.schema import Leaf
     from ..fingerprint import Fingerprints
 
 __all__ = [

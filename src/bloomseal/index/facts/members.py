@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
-from ...storage.ref import FileRef
 from ...storage.versions import version_at, versions_below
 from ..manifest import FileState, state_of
 from ..place import state_of_version

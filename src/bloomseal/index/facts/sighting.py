@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..manifest import FileState, state_of
 
 if TYPE_CHECKING:
-    from ...format.schema import Leaf
-    from ...format.walk import Walk
+    from ...core.parquet.schema import Leaf
+    from ...core.parquet.walk import Walk
     from ...read.file import SealedFile
 
 __all__ = ["Kept", "Sighting", "authentic_content", "content_of", "leaf_in"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..._forked import new_lock
-from ...encryption import ModuleType
-from ...errors import FormatError
+from ...core.encryption import ModuleType
+from ...core.errors import FormatError
+from ...core.forked import new_lock
+from ...core.parquet.page import Page
+from ...core.parquet.walk import Walk
+from ...core.thrift.structs import ColumnIndex, OffsetIndex, decode
 from ...format.decode import decode_batches, leaf_values
 from ...format.minifile import PageSelection, mini_file
-from ...format.pages.page import Page
-from ...format.walk import Walk
 from ...read.file import SealedFile
 from ...sbbf import batch
-from ...thrift.structs import ColumnIndex, OffsetIndex, decode
 from ..folder import IndexFolder
 from ..manifest import Run, Shard
 from ..numbers import as_numpy

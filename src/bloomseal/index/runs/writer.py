@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...encryption import SecretKey
+from ...core.encryption import SecretKey
 from ...storage.atomic import fault_point
 from ..folder import IndexFolder
 from ..manifest import SHARD_ENTRIES, Manifest, Run, Shard

@@ -23,12 +23,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from ...encryption import SecretKey
-from ...errors import Hint, KeyAccessError
-from ..access import shown
+from ...core.encryption import SecretKey
+from ...core.errors import Hint, KeyAccessError
+from ...core.keys.access import shown
+from ...core.keys.material import parse_object
+from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyState
-from ..material.material import parse_object
-from ..material.wrapping import unb64
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
 

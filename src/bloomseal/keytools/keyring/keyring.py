@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ..._forked import renewed_in_child
-from ...encryption import SecretKey
-from ...errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ...core.encryption import SecretKey
+from ...core.errors import BloomsealError, Hint, KeyAccessError, UsageError
+from ...core.forked import renewed_in_child
+from ...core.keys.access import KmsAccessError, Problem, shown
+from ...core.keys.wrapping import open_by_ctr, unwrap_locally, wrap_locally
+from ...core.storage.local import NO_NAME, can_name, need_own, read_small
 from ...storage.folder import Folder
-from ...storage.local import NO_NAME, can_name, need_own, read_small
 from ...storage.replacement import replace as replace_file
-from ..access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from ...errors import KeyAccessError, PolicyError
-from ...storage.local import need_own, read_small
+from ...core.errors import KeyAccessError, PolicyError
+from ...core.storage.local import need_own, read_small
 
 __all__ = ["PASSPHRASE_FILE_VARIABLE", "PASSPHRASE_VARIABLE", "passphrase_of_environment"]
 

@@ -6,12 +6,12 @@ import json
 from datetime import datetime
 from typing import Final
 
-from ...encryption import SecretKey
-from ...errors import KeyAccessError
-from ..access import KmsAccessError, Problem
+from ...core.encryption import SecretKey
+from ...core.errors import KeyAccessError
+from ...core.keys.access import KmsAccessError, Problem
+from ...core.keys.material import parse_object
+from ...core.keys.wrapping import unwrap_locally
 from ..kms_protocols import KeyState, VersionFacts
-from ..material.material import parse_object
-from ..material.wrapping import unwrap_locally
 from .keyfile import KeyVersion, MasterKey
 
 __all__ = ["KMS", "binding", "facts", "find", "parse", "usable", "witness"]

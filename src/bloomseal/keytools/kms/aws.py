@@ -20,11 +20,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from ..._forked import renewed_in_child
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
+from ...core.errors import UsageError
+from ...core.forked import renewed_in_child
+from ...core.keys.access import KmsAccessError, Problem, shown
+from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from ..material.wrapping import unb64
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 

@@ -15,8 +15,8 @@ import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
+from ...core.errors import UsageError
+from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyDates, KeyState
 from .common import Diagnosis, NeverPickled, answered, is_here, pack, unpack, vendor_library
 

@@ -15,15 +15,15 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..._forked import renewed_in_child
-from ..._text import articled
-from ...encryption import SecretKey
-from ...errors import BloomsealError, KeyAccessError, UsageError
-from ...limits import MAX_KEY_METADATA_BYTES
+from ...core.encryption import SecretKey
+from ...core.errors import BloomsealError, KeyAccessError, UsageError
+from ...core.forked import renewed_in_child
+from ...core.keys.access import KmsAccessError, Problem, raised_by
+from ...core.keys.protocols import KmsClient
+from ...core.limits import MAX_KEY_METADATA_BYTES
+from ...core.text import articled
 from ...storage.baton import waiting
-from ..access import KmsAccessError, Problem, raised_by
 from ..kms_protocols import AuthenticatingKms, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
-from ..protocols import KmsClient
 from .counters import Counters
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from ...errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
-from ..access import KmsAccessError, Problem
-from ..material.material import parse_object
-from ..material.wrapping import unb64
+from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
+from ...core.keys.access import KmsAccessError, Problem
+from ...core.keys.material import parse_object
+from ...core.keys.wrapping import unb64
 
 __all__ = ["Diagnosis", "LocalKeysOnly", "NeverPickled", "answered", "is_here", "pack", "unpack", "vendor_library"]
 

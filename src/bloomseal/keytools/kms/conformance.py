@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ...encryption import SecretKey
-from ...errors import KeyAccessError
-from ..access import KmsAccessError, Problem
+from ...core.encryption import SecretKey
+from ...core.errors import KeyAccessError
+from ...core.keys.access import KmsAccessError, Problem
+from ...core.keys.protocols import KmsClient
 from ..kms_protocols import DatedKms, KeyState, RewrappingKms, StatefulKms, VersionedKms
-from ..protocols import KmsClient
 from .calls import KmsCalls
 
 __all__ = ["CHECKS", "Check", "CheckResult", "KmsClientConformance", "Outcome", "check_client"]

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
+from ...core.errors import UsageError
+from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyDates, KeyState
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 

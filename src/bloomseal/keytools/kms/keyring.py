@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from ...errors import UsageError
-from ..access import shown
+from ...core.errors import UsageError
+from ...core.keys.access import shown
 from ..keyring.keyring import Keyring
 
 __all__ = ["from_uri"]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from ..._forked import renewed_in_child
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
+from ...core.errors import UsageError
+from ...core.forked import renewed_in_child
+from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in

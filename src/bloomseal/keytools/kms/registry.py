@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from ..._forked import in_child, new_recursive_lock
-from ..._text import articled
-from ...errors import BloomsealError, UsageError
-from ..access import raised_by, shown
-from ..protocols import KmsClient
+from ...core.errors import BloomsealError, UsageError
+from ...core.forked import in_child, new_recursive_lock
+from ...core.keys.access import raised_by, shown
+from ...core.keys.protocols import KmsClient
+from ...core.text import articled
 
 __all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "register_kms", "schemes"]
 

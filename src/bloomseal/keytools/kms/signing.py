@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
-from ..access import KmsAccessError, Problem
+from ...core.keys.access import KmsAccessError, Problem
 
 __all__ = ["DIGESTS", "curve_of", "der", "public_key_in", "signature_in"]
 

@@ -25,11 +25,11 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from ..._forked import renewed_in_child
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
+from ...core.errors import UsageError
+from ...core.forked import renewed_in_child
+from ...core.keys.access import KmsAccessError, Problem, shown
+from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from ..material.wrapping import unb64
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import der
 

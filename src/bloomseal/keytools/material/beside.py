@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import secrets
 
-from ..._cached import cached_property
-from ...errors import KeyAccessError
-from ...storage.ref import FileRef
-from ..access import shown
-from .material import COLUMN_KEY_REFERENCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from ...core.cached import cached_property
+from ...core.errors import KeyAccessError
+from ...core.keys.access import shown
+from ...core.keys.material import COLUMN_KEY_REFERENCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from ...core.storage.ref import FileRef
 from .store import MaterialStore
 
 __all__ = ["MaterialBeside"]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ...errors import KeyAccessError, UsageError
+from ...core.errors import KeyAccessError, UsageError
+from ...core.keys.material import FOOTER_KEY_REFERENCE, parse_object
+from ...core.storage.local import open_regular, read_open
+from ...core.storage.ref import FileRef
 from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.folder import Folder
-from ...storage.local import open_regular, read_open
-from ...storage.ref import FileRef
 from ...storage.replacement import remove_leftovers, replace, temporaries
-from .material import FOOTER_KEY_REFERENCE, parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...core.verdict import Verdict
 from ...storage.lent import leased
-from ...verdict import Verdict
 from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
 from .values import Asked

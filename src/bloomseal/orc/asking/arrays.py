@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...sbbf.batch import worthwhile
 from ..schema import INTEGER_BITS, Column, Kind
 from .hashing import hash_bytes, hash_longs

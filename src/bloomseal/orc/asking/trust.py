@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...writers import Claim, KnownWrong
+from ...core.writers import Claim, KnownWrong
 from ..filters import FilterKind
 from ..schema import MOMENTS, Column, Kind
 from ..tail import Tail, Writer

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..._cached import cached_property
-from ..._text import articled
-from ...errors import UsageError
+from ...core.cached import cached_property
+from ...core.errors import UsageError
+from ...core.sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
+from ...core.sbbf.types import ColumnType, LogicalType, PhysicalType
+from ...core.text import articled
 from ...sbbf.batch import worthwhile
-from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
-from ...sbbf.types import ColumnType, LogicalType, PhysicalType
 from ..filters import BloomFilter, Filters
 from ..index import Bounds
 from ..schema import INTEGER_BITS, Column, Kind

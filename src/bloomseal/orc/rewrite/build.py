@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..._text import articled
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.text import articled
 from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..asking.values import Asked
 from ..encryption import Variant

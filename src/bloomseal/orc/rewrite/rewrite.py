@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...decryption import DecryptionSpec
-from ...encryption import SecretKey
-from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError, UsageError
+from ...core.decryption import DecryptionSpec
+from ...core.encryption import SecretKey
+from ...core.errors import BloomsealError, FormatError, IntegrityError, UnsupportedError, UsageError
+from ...core.storage.source import Source
 from ...storage.atomic import AtomicFile, fault_point
-from ...storage.source import Source
 from ..asking.trust import why_untrusted
 from ..chunks import deflate
 from ..encryption import Variant

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...decryption import DecryptionSpec
-from ...errors import BloomsealError, UsageError
+from ...core.decryption import DecryptionSpec
+from ...core.errors import BloomsealError, UsageError
+from ...core.storage.ref import FileRef
 from ...sbbf import FilterSpec
 from ...specs import decryption_for
 from ...storage.atomic import AtomicFile
 from ...storage.places import open_source
-from ...storage.ref import FileRef
 from ..asking.trust import why_untrusted
 from ..encryption import Variant
 from ..file import OrcFile

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...errors import FormatError, UnsupportedError
-from ...limits import MAX_ORC_VALUES
+from ...core.errors import FormatError, UnsupportedError
+from ...core.limits import MAX_ORC_VALUES
 from ..protobuf import Message
 from ..runs.choose import histogram, sum_of
 from ..runs.walk import CUT, MALFORMED

@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
-from ...limits import MAX_ORC_DECODED_BYTES, MAX_ORC_RATIO, MAX_ORC_STRIPE_BYTES
+from ...core.errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
+from ...core.limits import MAX_ORC_DECODED_BYTES, MAX_ORC_RATIO, MAX_ORC_STRIPE_BYTES
 from ..chunks import Compression, deflate
 from ..encryption import Variant
 from ..index import StripeIndex

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...errors import FormatError
+from ...core.errors import FormatError
 from ..protobuf import Message
 from ..runs.begin import bits_from, bytes_from, integers_from
 from ..schema import TEXTS, Column, Kind

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from ...errors import FormatError
-from ...limits import MAX_ORC_VALUES
+from ...core.errors import FormatError
+from ...core.limits import MAX_ORC_VALUES
 from ..protobuf import number, varint, zigzag
 from .walk import CLOSEST, WIDTHS
 

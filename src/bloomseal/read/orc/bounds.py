@@ -7,14 +7,14 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
-from ...format.schema import Leaf
+from ...core.parquet.schema import Leaf
+from ...core.writers import Claim
 from ...orc import Column
 from ...orc.asking.trust import timestamps_untrusted
 from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import INTEGER_BITS, MOMENTS, Kind
 from ...orc.tail import Tail
-from ...writers import Claim
 
 __all__ = ["NOTHING_SAID", "Said", "said"]
 

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.orc
 
-from ..._cached import cached_property
-from ...errors import FormatError, UnsupportedError
+from ...core.cached import cached_property
+from ...core.errors import FormatError, UnsupportedError
+from ...core.parquet.schema import Leaf, Schema
 from ...format.leaves import leaves_of
-from ...format.schema import Leaf, Schema
 from ...orc import Column, OrcFile
 from ...orc.rows.clear import empty_file
 from ...orc.schema import Kind

@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..._cached import cached_property
-from ...columns import covers
-from ...decryption import DecryptionSpec
-from ...errors import BloomsealError, Hint, UnsupportedError, UsageError
-from ...format.expectation import Expectation
+from ...core.cached import cached_property
+from ...core.columns import covers
+from ...core.decryption import DecryptionSpec
+from ...core.errors import BloomsealError, Hint, UnsupportedError, UsageError
+from ...core.parquet.expectation import Expectation
+from ...core.parquet.schema import Leaf, Schema
+from ...core.storage.source import Source
 from ...format.hashes.truth import Truth
-from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
 from ...orc.index import need_range
 from ...specs import decryption_for
 from ...storage.baton import waiting
 from ...storage.formats import Format
-from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate

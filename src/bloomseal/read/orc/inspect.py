@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...core.storage.source import Source
 from ...format.inspect import ColumnFacts, Inspection
 from ...orc import Column, OrcFile
 from ...orc.protobuf import Message
-from ...storage.source import Source
 
 __all__ = ["inspect_orc", "writer_of"]
 

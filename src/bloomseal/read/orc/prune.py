@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...orc import Column, OrcFile
 from ...orc.asking.values import Asked
 from ...orc.protobuf import Message

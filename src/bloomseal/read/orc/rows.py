@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.orc
 
-from ...errors import FormatError, UnsupportedError
+from ...core.errors import FormatError, UnsupportedError
 from ...orc import Column, OrcFile, Stripe
 
 __all__ = ["decoded", "neighbourhoods", "row_groups", "rows_of"]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
+from ...core.parquet.schema import Leaf
 from ...format.hashes.truth import Truth
-from ...format.schema import Leaf
 from ...orc import BloomFilter, Column, OrcFile
 from ...orc.asking.values import Asked
 from ...orc.rewrite.build import entries_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import BloomsealError, FormatError, KeyAccessError, PolicyError
+from ...core.errors import BloomsealError, FormatError, KeyAccessError, PolicyError
 from ...format.verify import VerifyReport
 from ...orc.filters import FilterKind
 from .truth import held_against_values

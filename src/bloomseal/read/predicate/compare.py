@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...format.schema import Leaf
-from ...sbbf import PhysicalType, encode_value
-from ...sbbf.encoding import NANOS, date_days, int_range, moment_of, stands_for_null, time_nanos, unwrap
+from ...core.parquet.schema import Leaf
+from ...core.sbbf import PhysicalType, encode_value
+from ...core.sbbf.encoding import NANOS, date_days, int_range, moment_of, stands_for_null, time_nanos, unwrap
 from .values import Values
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from .values import Values
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...format.plain import plain_schema, plain_table
 from .values import Values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 
 __all__ = ["prefix_of", "regex_of", "successor"]
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..._cached import cached_property
 from ..._lazy import deferred
-from ...errors import Hint, UsageError
-from ...format.pages.statistics import asked
-from ...format.schema import Leaf, Schema
-from ...sbbf import encode_value
-from ...sbbf.encoding import unwrap
+from ...core.cached import cached_property
+from ...core.errors import Hint, UsageError
+from ...core.parquet.schema import Leaf, Schema
+from ...core.parquet.statistics import asked
+from ...core.sbbf import encode_value
+from ...core.sbbf.encoding import unwrap
 from .compare import comparable, is_null
 from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, flat, shared
 from .expression import Call, Field, evaluate

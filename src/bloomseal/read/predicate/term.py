@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from ..._cached import cached_property
 from ..._lazy import deferred
-from ...errors import UsageError
-from ...format.pages.statistics import asked, outside
-from ...format.schema import Leaf
-from ...sbbf import KeySet, ProbeSet, encode_value
-from ...sbbf.order import Comparable
+from ...core.cached import cached_property
+from ...core.errors import UsageError
+from ...core.parquet.schema import Leaf
+from ...core.parquet.statistics import asked, outside
+from ...core.sbbf import ProbeSet, encode_value
+from ...core.sbbf.order import Comparable
+from ...sbbf import KeySet
 from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
 from .values import Values
 

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from ..._forked import new_recursive_lock
-from ...errors import UsageError
-from ...sbbf.encoding import stands_for_null, unwrap
-from ...sbbf.probe import as_column
+from ...core.errors import UsageError
+from ...core.forked import new_recursive_lock
+from ...core.sbbf.encoding import stands_for_null, unwrap
+from ...core.sbbf.probe import as_column
 
 __all__ = ["Values"]
 

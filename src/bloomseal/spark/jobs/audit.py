@@ -18,8 +18,8 @@ from ...audit.facts.policies import Policies
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
 from ...audit.rules.means import Means
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
 from .common import described, job_table, packs

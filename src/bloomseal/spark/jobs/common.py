@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...policy import Policy, TablePolicy
 from ..given import absolute_kms, kms_uri
 from ..listing import classic_jvm, in_folder, qualified

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...index.compact import CompactReport, Merge, compact
 from ...index.manifest import Run, Shard
 from ...index.runs.writer import place_bits_for

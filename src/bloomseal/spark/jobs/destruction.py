@@ -16,8 +16,8 @@ from ...audit.destruction.question import CACHE_LIFETIME, Question, ask
 from ...audit.facts.inventory import scanner_for
 from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
 from .common import described, job_table, packs

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ...read.orc.file import SealedOrcFile
 from ..listing import TableFiles, list_files, open_filesystem
@@ -19,8 +19,8 @@ from .common import as_frame, described, job_table, packs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ...core.parquet.walk import Chunk
     from ...format.verify import VerifyReport
-    from ...format.walk import Chunk
     from ...read.file import SealedFile
     from ...sbbf import FilterSpec
 

@@ -7,7 +7,7 @@ import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...index.folder import IndexFolder
 from ...table.open import open_table
 from ..listing import open_filesystem, qualified, split_uri

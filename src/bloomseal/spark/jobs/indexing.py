@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from pyspark.accumulators import AccumulatorParam
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
+from ...core.storage.ref import FileRef
 from ...index.commit import commit
 from ...index.facts.clock import Clock
 from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
@@ -27,7 +28,6 @@ from ...index.numbers import as_numpy
 from ...index.runs.writer import RunWriter, filled_up, most_places, place_bits_for
 from ...index.update import Additions, KnownFiles, UpdateReport, manifest_for
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..listing import open_filesystem
 from ..opening import open_table_file
 from .common import described, packs

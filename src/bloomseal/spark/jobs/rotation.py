@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
 from ...rotation import FileOutcome, FilePlan, Job, Rekey, Repair, Rewrap, Status

@@ -6,9 +6,9 @@ import os
 import warnings
 from typing import TYPE_CHECKING
 
-from ...errors import BloomsealError, BloomsealWarning
+from ...core.errors import BloomsealError, BloomsealWarning
+from ...core.storage.ref import FileRef
 from ...index.folder import IndexFolder
-from ...storage.ref import FileRef
 from ...table.by_policy import index_by_policy
 from ..listing import in_folder, open_filesystem, qualified, split_uri
 from .indexing import seals_spill, update_index

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
+from ...core.sbbf import ColumnType, ProbeSet
 from ...index.folder import IndexFolder
 from ...index.lookup import ghost
 from ...index.runs.shard import RunReader
-from ...sbbf import ColumnType, ProbeSet
 from ...table.query.indexes import Held, Indexes, UnreadableError
 from ..listing import open_filesystem
 from ..opening import table_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
 from ...read.plan import ReadStats
 from ..opening import open_table_file
 from .sealed_keyset import place_of

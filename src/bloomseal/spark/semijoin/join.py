@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 from pyspark.sql import types as st
 
-from ...errors import BloomsealWarning, PolicyError, UsageError
+from ...core.errors import BloomsealWarning, PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ..given import MERGE_SCHEMA, PARTITION_INFERENCE
 from ..jobs.common import job_table

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
-from ...format.expectation import Expectation
-from ...format.pages.statistics import bounds
+from ...core.errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
+from ...core.parquet.expectation import Expectation
+from ...core.parquet.statistics import bounds
 from ...index.folder import columns_in
 from ...policy import Policy, TablePolicy
 from ...sbbf import KeySet

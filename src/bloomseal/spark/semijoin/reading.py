@@ -10,10 +10,11 @@ import numpy as np
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from ...errors import BloomsealError, UsageError
+from ...core.errors import BloomsealError, UsageError
+from ...core.sbbf import ProbeSet
 from ...format.decode import read_row_group
 from ...read.predicate.predicate import column_at
-from ...sbbf import KeySet, ProbeSet
+from ...sbbf import KeySet
 from ..opening import check_protection, open_table_file, table_of
 from ..source.scan import Scan
 from ..source.stats import SourceStats

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...encryption import ModuleCipher, ModuleType, SecretKey
-from ...errors import BloomsealError, KeyAccessError, UsageError
-from ...sbbf import ColumnType, KeySet
+from ...core.encryption import ModuleCipher, ModuleType, SecretKey
+from ...core.errors import BloomsealError, KeyAccessError, UsageError
+from ...core.sbbf import ColumnType
+from ...sbbf import KeySet
 from ..opening import open_table_file
 
 if TYPE_CHECKING:

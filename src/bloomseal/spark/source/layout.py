@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError, FormatError, UnsupportedError
-from ...format.schema import Leaf
+from ...core.errors import BloomsealError, FormatError, UnsupportedError
+from ...core.parquet.schema import Leaf
+from ...core.sbbf import PhysicalType
 from ...read.file import SealedFile
-from ...sbbf import PhysicalType
 from .pushdown import Bound, Condition, bind
 from .types import Convert, converter, file_schema, leaves_below, position_of, select
 

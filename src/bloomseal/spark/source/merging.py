@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError, UnsupportedError
+from ...core.errors import BloomsealError, UnsupportedError
 
 __all__ = ["merged"]
 

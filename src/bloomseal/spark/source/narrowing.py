@@ -13,18 +13,18 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from ..._cached import cached_property
-from ...errors import BloomsealError
+from ...core.cached import cached_property
+from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
 from ...index.folder import columns_in
 from ...storage.discovery.kinds import Found, Kind
-from ...storage.ref import FileRef
 from ...table.query.indexes import Indexes
 from ...table.query.sift import Sifted, sifted
 from ..listing import open_filesystem
 
 if TYPE_CHECKING:
-    from ...decryption import DecryptionSpec
-    from ...format.schema import Leaf
+    from ...core.decryption import DecryptionSpec
+    from ...core.parquet.schema import Leaf
     from ...index.facts.sighting import Sighting
     from ...policy import TablePolicy
     from ...read.file import SealedFile

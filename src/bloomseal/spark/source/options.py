@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
-from ..._cached import cached_property
-from ...decryption import DecryptionSpec
-from ...errors import PolicyError, UsageError
-from ...format.expectation import Expectation
+from ...core.cached import cached_property
+from ...core.decryption import DecryptionSpec
+from ...core.errors import PolicyError, UsageError
+from ...core.parquet.expectation import Expectation
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from ..given import kms_uri, refuse_secrets, table_policy
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of

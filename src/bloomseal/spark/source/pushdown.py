@@ -19,14 +19,14 @@ from typing import Any, Final
 import numpy as np
 from pyspark.sql import types as st
 
-from ...errors import UsageError
-from ...format.pages.statistics import all_null, no_nulls
-from ...format.schema import Leaf, Schema
-from ...format.walk import Walk
+from ...core.errors import UsageError
+from ...core.parquet.schema import Leaf, Schema
+from ...core.parquet.statistics import all_null, no_nulls
+from ...core.parquet.walk import Walk
+from ...core.sbbf import PhysicalType
+from ...core.thrift.structs import ColumnMetaData
 from ...read.predicate.like import successor
 from ...read.predicate.predicate import Predicate
-from ...sbbf import PhysicalType
-from ...thrift.structs import ColumnMetaData
 
 __all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ...errors import BloomsealError, BloomsealWarning, UsageError
+from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ..workers import keep_loaded
 from .files.live import Rules
 from .files.tree import DataFile, Tree, typed

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from ..._cached import cached_property
-from ...errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
+from ...core.cached import cached_property
+from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
+from ...core.keys.access import KmsAccessError, Problem
 from ...format.decode import read_row_group
-from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
 from ...read.orc.file import OrcPlan, SealedOrcFile
 from ...read.orc.prune import Pruned

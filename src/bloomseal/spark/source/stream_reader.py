@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
 from .files.tree import DataFile, Tree
 from .reader import TableReader
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
 from ..versions import stream_writer_class
 from .commit.placing import Job, jobs_in, recover
 from .writer import TableWriter, Written

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError, UnsupportedError
+from ...core.errors import BloomsealError, UnsupportedError
+from ...core.parquet.layout import FileMeta
+from ...core.parquet.schema import Leaf
+from ...core.sbbf import PhysicalType
+from ...core.thrift import Struct
 from ...format.decode import read_row_group
-from ...format.layout import FileMeta
-from ...format.schema import Leaf
 from ...read.file import SealedFile
 from ...read.orc.file import SealedOrcFile
-from ...sbbf import PhysicalType
-from ...thrift import Struct
 from ..versions import arrow_type_of
 
 __all__ = [

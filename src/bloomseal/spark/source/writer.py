@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ..._text import articled
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.storage.ref import FileRef
+from ...core.text import articled
 from ...specs import encryption_for
-from ...storage.ref import FileRef
 from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..given import PARTITION_OVERWRITE, absolute_kms

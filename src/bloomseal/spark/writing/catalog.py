@@ -9,7 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import PolicyError, UsageError
+from ...core.errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...storage.discovery.kinds import NothingThereError
 from ...table.hive import check_partitioning

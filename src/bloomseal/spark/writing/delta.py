@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
 
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ...storage.logs.snapshot import library, location, opened
-from ...storage.ref import FileRef
 from ...table.hive import NULL
 from ..jobs.upkeep import keep_indexes
 from ..listing import in_folder, open_filesystem, qualified, split_uri

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ... import errors
-from ...errors import BloomsealError, KeyAccessError
+from ...core import errors
+from ...core.errors import BloomsealError, KeyAccessError
 
 __all__ = ["told_by"]
 

@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ...columns import covers, nearest_entry
-from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
-from ...format.expectation import Expectation
-from ...format.pages.statistics import all_null
+from ...core.columns import covers, nearest_entry
+from ...core.errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
+from ...core.parquet.expectation import Expectation
+from ...core.parquet.statistics import all_null
+from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ...read.file import SealedFile
 from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
-from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
 from ..given import PARTITION_OVERWRITE, kms_uri, refuse_secrets, table_policy
 from ..guarding import deletes_late

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ...errors import UnsupportedError, UsageError
+from ...core.errors import UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets

@@ -12,11 +12,11 @@ import posixpath
 import stat
 from typing import TYPE_CHECKING, Final
 
-from ...errors import BloomsealError, Hint, UsageError
+from ...core.errors import BloomsealError, Hint, UsageError
+from ...core.storage.ref import FileRef
+from ...core.storage.source import Source, refusal
 from ..formats import METADATA_ENDINGS, begins_as_data, format_of, may_hold_data
 from ..places import open_source, resolve_path, type_at
-from ..ref import FileRef
-from ..source import Source, refusal
 from .kinds import (
     LOGS,
     MATERIAL_PREFIX,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ...errors import MissingFileError, UsageError
+from ...core.errors import MissingFileError, UsageError
+from ...core.storage.ref import FileRef
+from ...core.storage.source import Source
 from ..folder import TEMPORARY_ENDING
 from ..formats import named_format, says_data
-from ..ref import FileRef
-from ..source import Source
 
 __all__ = [
     "INDEX_FOLDER",

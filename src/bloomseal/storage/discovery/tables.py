@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from ..._text import articled
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.storage.local import NO_NAME, can_name
+from ...core.storage.ref import FileRef
+from ...core.storage.source import refusal
+from ...core.text import articled
 from ..formats import METADATA_ENDINGS, Format, named_format
-from ..local import NO_NAME, can_name
 from ..places import FilePlace, is_object, resolve_path, type_at
-from ..ref import FileRef
-from ..source import refusal
 from .files import exists, list_files
 from .kinds import LOGS, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 from .pattern import PathPattern

@@ -20,10 +20,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import FormatError
-from ...limits import CHECKPOINT_RATIO, MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
-from ...thrift import Cursor
-from ...thrift.structs import PageHeader, decode_at
+from ...core.errors import FormatError
+from ...core.limits import CHECKPOINT_RATIO, MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from ...core.thrift import Cursor
+from ...core.thrift.structs import PageHeader, decode_at
 
 __all__ = ["inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
 

@@ -9,23 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from ...errors import UnsupportedError, UsageError
+from ...core.errors import UnsupportedError, UsageError
+from ...core.storage.ref import FileRef
 from ..places import open_source
-from ..ref import FileRef
 from .decoded import need_parquet, need_readable
 from .delta_log import read_log
-from .snapshot import (
-    History,
-    LiveFile,
-    Naming,
-    Snapshot,
-    fields_in,
-    in_table,
-    library,
-    location,
-    opened,
-    told_apart,
-)
+from .snapshot import History, LiveFile, Naming, Snapshot, fields_in, in_table, library, location, opened, told_apart
 
 __all__ = ["DeltaLog"]
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import BloomsealError
+from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
 from ..places import open_source
-from ..ref import FileRef
 from .decoded import need_parquet, need_readable
 from .snapshot import BOUNDS, PARTITIONS, PREDICATE, History, in_table
 

@@ -15,26 +15,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from ...errors import BloomsealError, UnsupportedError, UsageError
-from ...limits import MAX_LOG_BYTES
+from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.limits import MAX_LOG_BYTES
+from ...core.storage.local import open_regular
+from ...core.storage.ref import FileRef
+from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
-from ..local import open_regular
 from ..places import open_source
-from ..ref import FileRef
-from ..source import refusal
 from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
-from .snapshot import (
-    History,
-    LiveFile,
-    Naming,
-    Snapshot,
-    in_table,
-    library,
-    location,
-    opened,
-    told_apart,
-)
+from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
 
 __all__ = ["IcebergLog"]
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...errors import FormatError
+from ...core.errors import FormatError
+from ...core.storage.ref import FileRef
+from ...core.storage.source import Source
 from ..places import open_source
-from ..ref import FileRef
-from ..source import Source
 from .decoded import most_decoded, need_readable
 from .snapshot import BOUNDS, PARTITIONS, History, location
 

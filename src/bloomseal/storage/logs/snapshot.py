@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
-from ..._text import articled
-from ...errors import BloomsealError, MissingDependencyError, UsageError
-from ..ref import FileRef
+from ...core.errors import BloomsealError, MissingDependencyError, UsageError
+from ...core.storage.ref import FileRef
+from ...core.text import articled
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...read.predicate import condition as said
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Expression, Like, Not
 
 if TYPE_CHECKING:
-    from ...format.schema import Schema
+    from ...core.parquet.schema import Schema
+    from ...core.sbbf import ColumnType
     from ...read.file import SealedFile
-    from ...sbbf import ColumnType
 
 __all__ = ["Bound", "Condition", "Rest", "alike", "columns_of"]
 

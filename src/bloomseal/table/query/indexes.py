@@ -12,15 +12,15 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from ..._cached import cached_property
-from ..._forked import new_lock
-from ...columns import covers
-from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
+from ...core.cached import cached_property
+from ...core.columns import covers
+from ...core.errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
+from ...core.forked import new_lock
+from ...core.storage.ref import FileRef
 from ...index.facts.members import Members, Trust
 from ...index.facts.sighting import Sighting
 from ...index.folder import IndexFolder, columns_in
 from ...index.lookup import Coverage, Found, IndexReader, ghost
-from ...storage.ref import FileRef
 
 if TYPE_CHECKING:
     from ...index.folder import Decryption

@@ -7,9 +7,9 @@ import os
 import resource
 from typing import TYPE_CHECKING, Final
 
-from ...errors import KeyAccessError
+from ...core.errors import KeyAccessError
+from ...core.storage.local import identity
 from ...storage.formats import Format
-from ...storage.local import identity
 
 if TYPE_CHECKING:
     from ...read.file import SealedFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa

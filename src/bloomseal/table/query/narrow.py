@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import UsageError
+from ...core.errors import UsageError
+from ...core.sbbf import ProbeSet
 from ...index.lookup import GROUP_BITS, ghost
 from ...read.plan import ReadStats
-from ...sbbf import ProbeSet
 from .conditions import columns_of
 from .indexes import Held, Indexes, UseIndex
 from .query import Fragment, Query, Shape

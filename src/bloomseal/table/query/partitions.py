@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ..hive import NULL
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ..._cached import cached_property
-from ...errors import UsageError
+from ...core.cached import cached_property
+from ...core.errors import UsageError
 from ...read.door import open_file
 from ...read.file import SealedFile
 from ...storage.discovery.files import real_root, refuse_outside
@@ -17,7 +17,7 @@ from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
 if TYPE_CHECKING:
-    from ...decryption import DecryptionSpec
+    from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
     from ...storage.logs.snapshot import Snapshot
 

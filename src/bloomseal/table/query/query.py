@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from ..._cached import cached_property
-from ...columns import covers
-from ...errors import Hint, PolicyError, UsageError
-from ...format.expectation import Expectation
+from ...core.cached import cached_property
+from ...core.columns import covers
+from ...core.errors import Hint, PolicyError, UsageError
+from ...core.parquet.expectation import Expectation
+from ...core.spelling import named_columns, nearest
 from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
 from ...read.plan import Asked, ReadPlan
-from ...spelling import named_columns, nearest
 from .conditions import Condition, Rest, alike, columns_of
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
 
 if TYPE_CHECKING:
-    from ...format.schema import Schema
+    from ...core.parquet.schema import Schema
+    from ...core.sbbf import ColumnType
     from ...index.facts.sighting import Kept
-    from ...sbbf import ColumnType
     from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["Answer", "Fragment", "Query", "Shape", "need_logged", "no_such_column"]

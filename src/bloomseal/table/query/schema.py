@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...errors import Hint, UsageError
+from ...core.errors import Hint, UsageError
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...index.facts.sighting import Kept, Sighting
 from ...index.lookup import GROUP_BITS, SLOT_BITS, ghost
 from ...index.numbers import distinct, within
@@ -21,7 +21,7 @@ from ...read.plan import ReadStats
 from .indexes import Held, Indexes, UnreadableError, UseIndex
 
 if TYPE_CHECKING:
-    from ...format.schema import Leaf
+    from ...core.parquet.schema import Leaf
     from ...index.manifest import FileState
     from ...read.file import SealedFile
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import SupportsIndex, TypeVar
 
-from ...errors import UsageError
+from ...core.errors import UsageError
 from ...storage.baton import Baton
 
 __all__ = ["side_by_side", "workers"]

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
-from ....errors import BloomsealError
+from ....core.errors import BloomsealError
+from ....core.parquet.walk import Chunk, Walk
+from ....core.sbbf import SplitBlockBloomFilter
 from ....format.pages.inflate import Inflater
-from ....format.walk import Chunk, Walk
-from ....sbbf import SplitBlockBloomFilter
 
 __all__ = ["copies"]
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ....encryption import ModuleType, framed_length
-from ....errors import BloomsealError
-from ....format.footer import peek
-from ....format.layout import read_tail
+from ....core.encryption import ModuleType, framed_length
+from ....core.errors import BloomsealError
+from ....core.limits import MAX_MODULE_BYTES
+from ....core.parquet.footer import peek
+from ....core.parquet.layout import read_tail
+from ....core.parquet.walk import Chunk, Walk
+from ....core.storage.source import Source
 from ....format.verify import verify_walk
-from ....format.walk import Chunk, Walk
-from ....limits import MAX_MODULE_BYTES
-from ....storage.source import Source
 from .copies import copies
 from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed

@@ -7,8 +7,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from ....errors import BloomsealError
-from ....storage.ref import FileRef
+from ....core.errors import BloomsealError
+from ....core.storage.ref import FileRef
 from ..keys import KeyFacts, SidecarView
 from .gaps import Gap
 

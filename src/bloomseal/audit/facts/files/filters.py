@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ....errors import BloomsealError, IntegrityError, UnsupportedError
-from ....format.filter_bytes import FilterBytes
+from ....core.errors import BloomsealError, IntegrityError, UnsupportedError
+from ....core.parquet.filter_bytes import FilterBytes
+from ....core.parquet.statistics import has_values
+from ....core.parquet.walk import Chunk, Walk
+from ....core.sbbf import PhysicalType, SplitBlockBloomFilter
 from ....format.hashes.truth import held_against_values
-from ....format.pages.statistics import has_values
-from ....format.walk import Chunk, Walk
-from ....sbbf import PhysicalType, SplitBlockBloomFilter
 from .file import FilterFacts
 
 __all__ = ["filter_facts"]

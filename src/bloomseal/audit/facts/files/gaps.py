@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ....encryption import FRAME_BYTES
-from ....errors import BloomsealError
-from ....storage.source import Source
-from ....thrift import Cursor
-from ....thrift.structs import BloomFilterHeader, PageHeader, decode_at
+from ....core.encryption import FRAME_BYTES
+from ....core.errors import BloomsealError
+from ....core.storage.source import Source
+from ....core.thrift import Cursor
+from ....core.thrift.structs import BloomFilterHeader, PageHeader, decode_at
 from .raw_scan import FILTER_HEADER
 
 __all__ = ["Gap", "filter_length", "gaps"]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ....errors import BloomsealError
+from ....core.errors import BloomsealError
+from ....core.storage.source import Source
 from ....orc import BloomFilter, Column, OrcFile
 from ....orc.asking.trust import known_wrong_filters, why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
@@ -19,7 +20,6 @@ from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
 from ....read.orc.file import SealedOrcFile
 from ....read.orc.inspect import writer_of
-from ....storage.source import Source
 from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
 from .gaps import gaps

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ....errors import BloomsealError
-from ....limits import MAX_BITSET_BYTES
-from ....storage.source import Source
-from ....thrift import Cursor
-from ....thrift.structs import BloomFilterHeader, decode_at
+from ....core.errors import BloomsealError
+from ....core.limits import MAX_BITSET_BYTES
+from ....core.storage.source import Source
+from ....core.thrift import Cursor
+from ....core.thrift.structs import BloomFilterHeader, decode_at
 
 __all__ = ["FILTER_HEADER", "clear_filters", "is_filter_header", "is_sealed", "only_sealed", "read_all"]
 

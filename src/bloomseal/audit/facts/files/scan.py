@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
-from ....format.expectation import Expectation
-from ....format.footer import FileCrypto, Footer, FooterKind, Peek, peek
-from ....format.keys_at_hand import KeysAtHand, authenticated
-from ....format.layout import MAGIC
-from ....format.schema import Schema
-from ....format.walk import Chunk, Walk, extent
+from ....core.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ....core.keys.protocols import KeySource
+from ....core.limits import MAX_GCM_SEALS
+from ....core.parquet.expectation import Expectation
+from ....core.parquet.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ....core.parquet.keys_at_hand import KeysAtHand, authenticated
+from ....core.parquet.layout import MAGIC
+from ....core.parquet.schema import Schema
+from ....core.parquet.walk import Chunk, Walk, extent
+from ....core.storage.ref import FileRef
+from ....core.storage.source import Source
+from ....core.thrift.structs import decode
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
-from ....keytools.protocols import KeySource
-from ....limits import MAX_GCM_SEALS
 from ....storage.formats import Format, format_of
 from ....storage.places import open_source
-from ....storage.ref import FileRef
-from ....storage.source import Source
-from ....thrift.structs import decode
 from ..keys import Impatient, KeyFacts, Kms, SidecarView
 from ..personal import by_value
 from .file import ChunkFacts, FileFacts, Seen

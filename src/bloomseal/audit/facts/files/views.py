@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from thrift.Thrift import TType
 
-from ....thrift.structs import ColumnChunk, ColumnMetaData, RowGroup
+from ....core.thrift.structs import ColumnChunk, ColumnMetaData, RowGroup
 
 __all__ = ["EXPOSED", "AuditGroup", "AuditMeta", "exposed"]
 

@@ -21,8 +21,8 @@ import ssl
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from ....errors import UsageError
-from ...access import KmsAccessError, Problem, shown
+from ....core.errors import UsageError
+from ....core.keys.access import KmsAccessError, Problem, shown
 from ...access_log import user_name
 from ..common import LocalKeysOnly, is_here
 

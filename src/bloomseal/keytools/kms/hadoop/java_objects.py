@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from ....errors import FormatError
+from ....core.errors import FormatError
 
 __all__ = ["Reader"]
 

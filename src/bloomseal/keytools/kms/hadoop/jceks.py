@@ -22,11 +22,11 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from ....encryption import SecretKey
-from ....errors import FormatError, KeyAccessError, UsageError
-from ....storage.local import need_own, read_small
-from ...access import KmsAccessError, Problem, shown
-from ...material.wrapping import open_by_ctr
+from ....core.encryption import SecretKey
+from ....core.errors import FormatError, KeyAccessError, UsageError
+from ....core.keys.access import KmsAccessError, Problem, shown
+from ....core.keys.wrapping import open_by_ctr
+from ....core.storage.local import need_own, read_small
 from ..common import LocalKeysOnly
 from .java_objects import Reader
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from ....errors import BloomsealError, UsageError
+from ....core.errors import BloomsealError, UsageError
+from ....core.storage.ref import FileRef
 from ....keytools.material.store import MaterialStore, tidy
 from ....storage.atomic import fault_point
 from ....storage.objects import NO_MARKERS, put_in_place
-from ....storage.ref import FileRef
 from ...listing import is_hidden, open_filesystem, split_uri
 from .linkless import LinklessFolder
 from .plan import MAX_PLAN_BYTES, Plan

@@ -18,10 +18,10 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ....encryption import SecretKey
-from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
-from ....keytools.access import shown
-from ....keytools.material.material import parse_object
+from ....core.encryption import SecretKey
+from ....core.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
+from ....core.keys.access import shown
+from ....core.keys.material import parse_object
 
 if TYPE_CHECKING:
     from ....policy import TablePolicy

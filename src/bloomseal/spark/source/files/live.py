@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as st
 
-from ....errors import UnsupportedError
+from ....core.errors import UnsupportedError
 from ....table.hive import NULL
 from ...listing import open_filesystem
 

@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from ....errors import BloomsealError, FormatError, UnsupportedError
+from ....core.errors import BloomsealError, FormatError, UnsupportedError
+from ....core.storage.ref import FileRef
 from ....storage.discovery.kinds import LOGS, Layout
 from ....storage.formats import METADATA_ENDINGS
 from ....storage.logs.decoded import need_readable
 from ....storage.places import open_source
-from ....storage.ref import FileRef
 from ...listing import open_filesystem, split_uri
 
 if TYPE_CHECKING:

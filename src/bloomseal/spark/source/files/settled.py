@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ....errors import BloomsealError
+from ....core.errors import BloomsealError
 from ...listing import open_filesystem
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
 
-from ...._text import articled
-from ....errors import FormatError, UnsupportedError, UsageError
-from ....format.expectation import NO_EXPECTATION, Expectation
+from ....core.errors import FormatError, UnsupportedError, UsageError
+from ....core.parquet.expectation import NO_EXPECTATION, Expectation
+from ....core.text import articled
 from ....storage.discovery.kinds import Kind, Layout, Listing, NothingThereError
 from ....table.hive import NULL
 from ...listing import listing_of

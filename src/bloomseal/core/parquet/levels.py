@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import IntegrityError
-from ...sbbf.operations import kernels
-from ..schema import Leaf
+from ..errors import IntegrityError
+from ..sbbf.operations import kernels
 from .page import Page
+from .schema import Leaf
 
 __all__ = ["check_clear_levels", "parts_of", "tallied"]
 

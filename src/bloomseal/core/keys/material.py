@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..._text import articled
-from ...errors import KeyAccessError
-from ...limits import MAX_KEY_METADATA_BYTES
+from ..errors import KeyAccessError
+from ..limits import MAX_KEY_METADATA_BYTES
+from ..text import articled
 
 __all__ = [
     "COLUMN_KEY_REFERENCE",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from .._cached import cached_property
+from ..cached import cached_property
 from ..errors import FormatError, UsageError
 from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
 from ..sbbf import ColumnType, LogicalType, PhysicalType

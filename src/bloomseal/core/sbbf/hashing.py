@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from .._text import articled
 from ..errors import FormatError, UsageError
+from ..text import articled
 from .operations import kernels
 from .types import ColumnType, PhysicalType
 

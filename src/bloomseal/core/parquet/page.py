@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
-from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
-from ...limits import MAX_PAGE_HEADER_BYTES
-from ...storage.source import Buffer
-from ...thrift import Cursor, Struct, with_integers
-from ...thrift.structs import DataPageHeader, DataPageHeaderV2, DictionaryPageHeader, PageHeader, decode_at
+from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
+from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
+from ..limits import MAX_PAGE_HEADER_BYTES
+from ..storage.source import Buffer
+from ..thrift import Cursor, Struct, with_integers
+from ..thrift.structs import DataPageHeader, DataPageHeaderV2, DictionaryPageHeader, PageHeader, decode_at
 
 __all__ = ["Page", "check_doubtful", "read_page", "resized_header"]
 

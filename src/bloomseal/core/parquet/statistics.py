@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sbbf import ColumnType, encode_value
-from ...sbbf.order import Comparable, comparable, interval
-from ...thrift.structs import ColumnMetaData, Statistics
-from ..schema import Leaf
+from ..sbbf import ColumnType, encode_value
+from ..sbbf.order import Comparable, comparable, interval
+from ..thrift.structs import ColumnMetaData, Statistics
+from .schema import Leaf
 
 __all__ = ["all_null", "asked", "bounds", "has_values", "no_nulls", "null_count", "outside"]
 

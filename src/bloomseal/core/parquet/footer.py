@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from .._cached import cached_property
+from ..cached import cached_property
 from ..encryption import (
     FRAME_BYTES,
     NONCE_BYTES,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
-from .._cached import cached_property
+from ..cached import cached_property
 from ..errors import UnsupportedError
 from ..limits import MAX_ORDINAL
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
-from ..keytools.access import raised_by
-from ..keytools.protocols import KeyDescription, KeyRetriever, wrapped_by
+from ..keys.access import raised_by
+from ..keys.protocols import KeyDescription, KeyRetriever, wrapped_by
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek

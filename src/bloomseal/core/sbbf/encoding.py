@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from .._text import articled
 from ..errors import UsageError
+from ..text import articled
 from .types import ColumnType, LogicalType, PhysicalType
 
 __all__ = ["NANOS", "date_days", "encode_value", "int_range", "moment_of", "stands_for_null", "time_nanos", "unwrap"]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import limits
-from .._text import articled
 from ..errors import FormatError, UsageError
+from ..text import articled
 from . import reference
 from .block import BLOCK_BYTES, WORDS, bitset_check, halves
 from .encoding import encode_value

@@ -12,8 +12,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ...encryption import SealCounter, SecretKey
-from ...errors import KeyAccessError
+from ..encryption import SealCounter, SecretKey
+from ..errors import KeyAccessError
 
 __all__ = ["Kek", "kek_id", "open_by_ctr", "unb64", "unwrap_locally", "wrap_locally"]
 

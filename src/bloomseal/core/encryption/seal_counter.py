@@ -10,8 +10,8 @@ import threading
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from .._forked import new_lock
 from ..errors import KeyAccessError
+from ..forked import new_lock
 from ..limits import MAX_GCM_SEALS
 from .secret import SecretKey
 

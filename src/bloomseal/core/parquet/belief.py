@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError
-from ..format.pages.statistics import all_null
-from ..format.walk import Chunk, Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch
+from .statistics import all_null
+from .walk import Chunk, Walk
 
 __all__ = ["believed_filter"]
 

@@ -19,8 +19,8 @@ from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
 from .keys_at_hand import KeysAtHand
 from .layout import Column
-from .pages.levels import check_clear_levels
-from .pages.page import Page, read_page
+from .levels import check_clear_levels
+from .page import Page, read_page
 
 __all__ = ["Chunk", "Protection", "Walk", "extent"]
 

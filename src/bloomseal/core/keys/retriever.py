@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from ...encryption import SecretKey
-from ...errors import BloomsealError
+from ..encryption import SecretKey
+from ..errors import BloomsealError
 from .material import KeyMaterial, KeyMetadata
 from .wrapping import kek_id, unwrap_locally
 

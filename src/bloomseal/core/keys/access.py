@@ -9,12 +9,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from .._text import safe_text
 from ..errors import KeyAccessError
+from ..text import safe_text
 
 __all__ = ["KmsAccessError", "Problem", "raised_by", "shown"]
 
-_HERE: Final = Path(__file__).parents[1]
+_HERE: Final = Path(__file__).parents[2]
 
 
 class Problem(StrEnum):

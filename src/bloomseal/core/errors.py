@@ -23,7 +23,7 @@ import os
 from enum import StrEnum
 from typing import Any, Self
 
-from ._text import safe_text
+from .text import safe_text
 
 __all__ = [
     "BloomsealError",
@@ -144,7 +144,7 @@ class BloomsealError(Exception):
 
 
 class FormatError(BloomsealError):
-    """The bytes break the specification: truncated, broken Thrift, or a limit of `bloomseal.limits` exceeded."""
+    """The bytes break the specification: truncated, broken Thrift, or a limit of `bloomseal.core.limits` exceeded."""
 
 
 class UnsupportedError(BloomsealError):

@@ -1,0 +1,1 @@
+"""A Parquet file as its modules: footer, schema, walk, filters and the rule of belief."""
