@@ -362,3 +362,29 @@ def test_reads_side_by_side_share_no_setting(spark: SparkSession, sealed: tuple[
     watcher.join()
     assert found == [1] * 8
     assert set(seen) == {"false"}
+
+
+def test_a_field_is_read_without_the_keys_of_those_beside_it(
+    spark: SparkSession, ring: bs.Keyring, tmp_path: Path
+) -> None:
+    columns = {"nest.pa": {"key": "forbidden"}, "nest.pc": {"key": "pii"}}
+    tables = {"t": {"footer_key": "footer", "columns": columns}}
+    policy = Policy.from_dict({"version": 1, "kms": f"guarded:{ring.path}", "tables": tables})
+    bss.enable(spark, policy=policy)
+    fields = "named_struct('pa', id, 'pc', id + 1, 'deep', array(named_struct('e', id, 'f', 'x')))"
+    rows = spark.range(0, 10, 1, 1).selectExpr("id AS Key", f"{fields} AS nest")
+    (tmp_path / "t").mkdir()
+    bs.write_table(rows.toArrow(), tmp_path / "t" / "0.parquet", encryption=policy.for_table("t"))
+    for wanted, where in (
+        (["nest.pc"], None),
+        (["NEST.PC", "key"], "KEY > 3"),
+        (["nest.pc"], "nest.pc = 3"),
+        (["key"], "nest.pc IN (3, 4) AND nest.deep IS NOT NULL"),
+        (["nest.deep.e"], "exists(nest.deep, one -> one.f = 'x')"),
+    ):
+        expected = (rows if where is None else rows.where(where)).select(*wanted)
+        found = bss.read(spark, tmp_path / "t", columns=wanted, where=where)
+        assert found.collect() == expected.collect(), (wanted, where)
+    for wanted, where in ((["nest.pa"], None), (["key"], "nest.pa = 3"), (["nest"], None)):
+        with pytest.raises(Exception, match="denies the use"):
+            bss.read(spark, tmp_path / "t", columns=wanted, where=where).collect()

@@ -11,12 +11,12 @@ import uuid
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..core.errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import MERGE_SCHEMA, PARTITION_INFERENCE, kms_uri, refuse_secrets, table_policy
-from .listing import above_pattern, matching
+from .listing import above_pattern, classic_jvm, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
 from .versions import pushes_filters
 
@@ -87,29 +87,24 @@ def read(
             columns=columns, where=where, policy=policy, table=table, use_index=use_index, trust=trust,
         )  # fmt: skip
     from .source.pushdown import from_text
-    from .source.types import position_of
 
     request = Request(spark, path, policy, table, with_indexes(options, use_index, trust))
-    needed = set(request.schema.names)
+    schema = request.schema
     if columns is not None:
         if not columns:
             raise UsageError("no columns are asked for", hint="columns=None for all")
         if isinstance(columns, str):
             raise UsageError("columns come as a list, also a single one")
-        frame = spark.createDataFrame([], request.schema)
-        needed = _references(_selected(frame, columns))
-        if where is not None:
-            needed |= _references(frame.where(where))
-    # A query may spell them in another case.
-    places = {place for name in needed if (place := position_of(name, request.schema.names)) is not None}
-    names = [request.schema.names[place] for place in sorted(places)]
+        frame = spark.createDataFrame([], schema)
+        selected = _selected(frame, columns)
+        schema = _needed(frame, selected, selected if where is None else frame.where(where))
     if where is None:
-        rows = request.frame(names)
+        rows = request.frame(schema)
     else:
         pushed = request.pushed(where)
         if request.settings.use_index == "require" and not any(one.by_equality for one in from_text(pushed)):
             raise UsageError("an index is required, and nothing of where= can be asked of one", hint="column = value")
-        rows = request.frame(names, conditions=pushed).where(where)
+        rows = request.frame(schema, conditions=pushed).where(where)
     return rows if columns is None else rows.select(*columns)
 
 
@@ -230,7 +225,7 @@ class Request:
         beside = type(self._spark)(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         beside.conf.set(_PUSHDOWN, "true")
         try:
-            frame = self.frame(self.schema.names, beside, catch_filters="true").where(where)
+            frame = self.frame(self.schema, beside, catch_filters="true").where(where)
             plans = frame._jdf.queryExecution()
             said = str(plans.analyzed())
             if found := _FILE.search(said):
@@ -257,15 +252,14 @@ class Request:
             return "[]"
         return str(caught[0].value) if caught else "[]"
 
-    def frame(self, columns: Sequence[str], session: SparkSession | None = None, **more: str) -> DataFrame:
-        """These columns of the table, counted by themselves.
+    def frame(self, schema: StructType, session: SparkSession | None = None, **more: str) -> DataFrame:
+        """These columns, and fields of columns, of the table, counted by themselves.
 
         Args:
             session: another one than the reader's.
         """
         from .source.stats import READ_ID
 
-        schema = type(self.schema)([self.schema[name] for name in columns])
         zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
         options = {**self._options, **zone, **more, READ_ID: uuid.uuid4().hex}
         spark = session or self._spark
@@ -285,10 +279,18 @@ def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     raise UsageError("no such column", column=name or None, hint=f"the columns are {', '.join(frame.columns)}")
 
 
-def _references(frame: DataFrame) -> set[str]:
-    """Top-level columns that the last step of a frame looks at."""
-    found = frame._jdf.queryExecution().analyzed().references().iterator()
-    names = set()
-    while found.hasNext():
-        names.add(str(found.next().name()))
-    return names
+def _needed(frame: DataFrame, selected: DataFrame, chosen: DataFrame) -> StructType:
+    """The columns of a frame, and of structs the fields, that the last steps of two frames made of it look at."""
+    from .source.types import position_of
+
+    schema: Any = frame.schema
+    pruning = classic_jvm(frame.sparkSession).org.apache.spark.sql.catalyst.expressions.SchemaPruning
+    plans = [one._jdf.queryExecution().analyzed() for one in (selected, chosen)]
+    places = set()
+    for plan in plans:
+        found = plan.references().iterator()
+        while found.hasNext():  # a query may spell them in another case
+            places.add(position_of(str(found.next().name()), schema.names))
+    roots = pruning.identifyRootFields(*(plan.expressions() for plan in plans))
+    pruned = type(schema).fromJson(json.loads(pruning.pruneSchema(frame._jdf.schema(), roots).json()))
+    return cast("StructType", type(schema)([field for place, field in enumerate(pruned.fields) if place in places]))
