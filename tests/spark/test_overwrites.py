@@ -264,7 +264,7 @@ def test_an_application_with_a_protocol_of_its_own_is_told(
     bss.write(rows(0, 4), tmp_path / "t")
     other = spark.newSession()
     other.conf.set(COMMITS, theirs)
-    with pytest.warns(bs.errors.BloomsealWarning, match="an overwrite that fails leaves no table"):
+    with pytest.warns(bs.BloomsealWarning, match="an overwrite that fails leaves no table"):
         bss.enable(other, policy=policy)
     frame = other.range(4).selectExpr("id", "'x' AS ssn", "1L AS k")
     with pytest.raises(bs.UsageError, match="commitProtocolClass"):

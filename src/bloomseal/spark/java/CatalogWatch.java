@@ -68,7 +68,7 @@ public final class CatalogWatch implements ExternalCatalogEventListener {
   /** Of what a listener throws, Spark logs all others, and goes on. */
   private static final class Refused extends LinkageError {
     Refused(String why) {
-      super("bloomseal.errors.PolicyError: " + why);
+      super("bloomseal.PolicyError: " + why);
     }
   }
 }

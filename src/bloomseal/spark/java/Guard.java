@@ -113,7 +113,7 @@ final class Guard {
   /** Of what a reader throws, Spark skips the exceptions, and this is none. */
   static final class SkippedError extends Error {
     SkippedError(String why) {
-      super("bloomseal.errors.PolicyError: " + why);
+      super("bloomseal.PolicyError: " + why);
     }
   }
 
@@ -224,6 +224,6 @@ final class Guard {
   }
 
   private static ParquetCryptoRuntimeException refused(String why, Path place) {
-    return new ParquetCryptoRuntimeException("bloomseal.errors.PolicyError: " + why + " (" + place + ")");
+    return new ParquetCryptoRuntimeException("bloomseal.PolicyError: " + why + " (" + place + ")");
   }
 }

@@ -61,7 +61,7 @@ public final class OwnFolder extends ParquetOutputCommitter {
     FileSystem files = own.getFileSystem(context.getConfiguration());
     if (!files.exists(began)) {
       throw new IOException(
-          "bloomseal.errors.BloomsealError: another write to the table removed what this one had written, and nothing "
+          "bloomseal.BloomsealError: another write to the table removed what this one had written, and nothing "
               + "was added to it: write again, when the other one is done (" + own + ")");
     }
     FileStatus[] tasks = files.listStatus(own);

@@ -13,7 +13,7 @@ __all__ = ["told_by"]
 _KEY_PROBLEM: Final = re.compile(
     r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
 )
-_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.(?:errors|keytools\.\w+)\.(\w+Error): ([^\n]*)", re.MULTILINE)
+_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.(?:\w+\.)*(\w+Error): ([^\n]*)", re.MULTILINE)
 
 
 def told_by(error: Exception) -> BloomsealError | None:
