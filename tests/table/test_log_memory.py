@@ -17,10 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import bloomseal as bs
 from bloomseal.core.limits import MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.storage.logs.decoded import need_avro, need_parquet, need_readable
+from bloomseal.storage.logs.delta import DeltaLog
 
 pytest.importorskip("deltalake")
 memory = pytest.importorskip("pyiceberg.catalog.memory")
@@ -81,6 +84,33 @@ def test_a_checkpoint_is_counted_before_it_is_decoded(tmp_path: Path, attack: st
     error, grown = opened(honest, attacked)
     assert error == "FormatError"
     assert grown < 100
+
+
+def bombed(folder: Path) -> Path:
+    """A table with two checkpoints, the older of which decodes to gigabytes."""
+    import deltalake
+
+    for number in range(3):
+        deltalake.write_deltalake(str(folder), pa.table({"n": [number]}), mode="append")
+        if number:
+            deltalake.DeltaTable(str(folder)).create_checkpoint()
+    rows, options = CHECKPOINTS["one entry for all rows"]
+    pq.write_table(rows(), folder / "_delta_log" / f"{1:020}.checkpoint.parquet", row_group_size=1 << 24, **options)
+    return folder
+
+
+def test_a_checkpoint_is_counted_where_it_is_read(tmp_path: Path) -> None:
+    """An old one costs nothing as long as nobody asks for its version."""
+    table = bombed(tmp_path / "t")
+    assert bs.read_table(table).num_rows == 3
+    with pytest.raises(bs.FormatError, match="decodes"):
+        bs.open_table(table, version=1)
+
+
+def test_a_checkpoint_in_a_store_is_counted_too(tmp_path: Path) -> None:
+    store = SubTreeFileSystem(str(bombed(tmp_path / "t")), LocalFileSystem())
+    with pytest.raises(bs.FormatError, match="decodes"):
+        DeltaLog(FileRef("", store), version=1)
 
 
 def iceberg(folder: Path) -> tuple[Any, Path]:

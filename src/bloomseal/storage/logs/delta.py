@@ -7,16 +7,23 @@ the log calls deleted, or names that are not the table's, are a wrong answer.
 from __future__ import annotations
 
 import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ...core.errors import UnsupportedError, UsageError
 from ...core.storage.ref import FileRef
+from ...core.storage.source import refusal
 from ..places import open_source
 from .decoded import need_parquet, need_readable
 from .delta_log import read_log
 from .snapshot import History, LiveFile, Naming, Snapshot, fields_in, in_table, library, location, opened, told_apart
 
 __all__ = ["DeltaLog"]
+
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\.\d+\.\d+)?\.parquet", re.ASCII)
+"""Number; of one among several files also its place."""
 
 _HARMLESS: Final = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Reader features that leave files as they are, and the two that are looked into."""
@@ -33,10 +40,9 @@ class DeltaLog:
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
         self._ref = ref
         table = library("deltalake", "delta", _deltalake).DeltaTable
-        if ref.filesystem is None:
-            _need_regular(os.path.join(ref.path, "_delta_log"))  # noqa: PTH118
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
             raise UsageError(f"{version!r} is no version of a Delta table", file=ref.path, hint="a whole number")
+        _need_readable_log(FileRef(posixpath.join(ref.path, "_delta_log"), ref.filesystem), version)
         try:
             self._table: Any = opened(ref, lambda: table(location(ref), version=version))
         except UsageError:
@@ -115,7 +121,7 @@ class DeltaLog:
             return True
 
 
-def _need_regular(folder: str) -> None:
+def _need_readable_log(folder: FileRef, version: int | None) -> None:
     """The library opens what it finds by name: a pipe would have it wait for ever, and a text is read, or a checkpoint
     decoded, at once.
 
@@ -123,14 +129,39 @@ def _need_regular(folder: str) -> None:
         UsageError: something in the log is neither a file nor a folder.
         FormatError: a file that is too long, or decodes to too much.
     """
-    for above, _, names in os.walk(folder):
-        for name in names:
-            if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
-                raise UsageError("the table's log can't be read: it is no regular file", file=path)
-            need_readable(os.path.getsize(path), path)  # noqa: PTH202
-            if name.endswith(".parquet"):
-                with open_source(FileRef(path)) as source:
-                    need_parquet(bytes(source.read(0, source.size)), path)
+    sizes = dict(_files_below(folder))
+    for path, size in sizes.items():
+        need_readable(size, path)
+    for path in _checkpoints_read(sizes, version):
+        with open_source(FileRef(path, folder.filesystem)) as source:
+            need_parquet(bytes(source.read(0, source.size)), path)
+
+
+def _files_below(folder: FileRef) -> Iterator[tuple[str, int]]:
+    if folder.filesystem is None:
+        for above, _, names in os.walk(folder.path):
+            for name in names:
+                if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
+                    raise UsageError("the table's log can't be read: it is no regular file", file=path)
+                yield path, os.path.getsize(path)  # noqa: PTH202
+        return
+    from pyarrow.fs import FileSelector
+
+    try:
+        found = folder.filesystem.get_file_info(FileSelector(folder.path, allow_not_found=True, recursive=True))
+    except OSError as error:
+        raise refusal("can't list the table's log", folder.path, error) from error
+    yield from ((one.path, one.size) for one in found if one.is_file)
+
+
+def _checkpoints_read(paths: Iterable[str], version: int | None) -> list[str]:
+    """The checkpoints that the library may read for a version. It takes the newest whole one. One of a single file is
+    whole, so none before the newest such is read. Files that a checkpoint of the second version names bear no number.
+    """
+    numbered = {path: _CHECKPOINT.fullmatch(posixpath.basename(path)) for path in paths if path.endswith(".parquet")}
+    whole = [int(found[1]) for found in numbered.values() if found is not None and not found[2]]
+    oldest = max((number for number in whole if version is None or number <= version), default=0)
+    return [path for path, found in numbered.items() if found is None or int(found[1]) >= oldest]
 
 
 def _deltalake() -> Any:
