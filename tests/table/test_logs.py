@@ -234,6 +234,13 @@ def test_what_changes_a_files_rows_is_refused(tmp_path: Path) -> None:
     log_more(vectors, protocol("deletionVectors"), remove, {"add": add})
     with pytest.raises(bs.UnsupportedError, match="deletion vectors"):
         bs.read_table(vectors)
+    (vectors / "purged.parquet").write_bytes((vectors / add["path"]).read_bytes())
+    purged = {name: value for name, value in add.items() if name != "deletionVector"} | {"path": "purged.parquet"}
+    remove["remove"]["deletionVector"] = add["deletionVector"]
+    log_more(vectors, remove, {"add": purged})
+    assert bs.read_table(vectors).num_rows == 2
+    with pytest.raises(bs.UnsupportedError, match="deletion vectors"):
+        bs.open_table(vectors, version=1)
     quiet = fresh("quiet")
     log_more(quiet, protocol("deletionVectors"))
     assert bs.read_table(quiet).num_rows == 2

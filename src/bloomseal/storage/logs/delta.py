@@ -17,13 +17,14 @@ from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ..places import open_source
 from .decoded import need_parquet, need_readable
-from .delta_log import read_log
+from .delta_log import COMMIT, actions_of, read_log
 from .snapshot import History, LiveFile, Naming, Snapshot, fields_in, in_table, library, location, opened, told_apart
 
 __all__ = ["DeltaLog"]
 
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\.\d+\.\d+)?\.parquet", re.ASCII)
 """Number; of one among several files also its place."""
+_IN_JSON: Final = re.compile(r"\.checkpoint\.[^/]*\.json$")
 
 _HARMLESS: Final = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Reader features that leave files as they are, and the two that are looked into."""
@@ -42,7 +43,8 @@ class DeltaLog:
         table = library("deltalake", "delta", _deltalake).DeltaTable
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
             raise UsageError(f"{version!r} is no version of a Delta table", file=ref.path, hint="a whole number")
-        _need_readable_log(FileRef(posixpath.join(ref.path, "_delta_log"), ref.filesystem), version)
+        self._log = FileRef(posixpath.join(ref.path, "_delta_log"), ref.filesystem)
+        _need_readable_log(self._log, version)
         try:
             self._table: Any = opened(ref, lambda: table(location(ref), version=version))
         except UsageError:
@@ -112,11 +114,16 @@ class DeltaLog:
             )
 
     def _has_deletion_vectors(self) -> bool:
-        """Has a live file rows that were deleted? A vector that can't be read is one."""
-        import pyarrow as pa
-
+        """Has a live file rows that were deleted? What can't be told is. The library would decode the vectors: a few
+        bytes can stand for any number of rows.
+        """
+        named: dict[str, bool] = {}
         try:
-            return bool(pa.table(self._table.deletion_vectors()).num_rows)
+            for path in _replayed(dict(_files_below(self._log)), self._table.version()):
+                for action in actions_of(FileRef(path, self._ref.filesystem)):
+                    if (add := action.get("add")) is not None:
+                        named[in_table(add["path"], self._ref, quoted=True)] = bool(add.get("deletionVector"))
+            return any(named.get(path, True) for path in self.paths())
         except Exception:
             return True
 
@@ -162,6 +169,22 @@ def _checkpoints_read(paths: Iterable[str], version: int | None) -> list[str]:
     whole = [int(found[1]) for found in numbered.values() if found is not None and not found[2]]
     oldest = max((number for number in whole if version is None or number <= version), default=0)
     return [path for path, found in numbered.items() if found is None or int(found[1]) >= oldest]
+
+
+def _replayed(paths: Iterable[str], version: int) -> list[str]:
+    """The checkpoints and commits that say what is live in a version, oldest first."""
+    paths = list(paths)
+    checkpoints = [*_checkpoints_read(paths, version), *(path for path in paths if _IN_JSON.search(path))]
+    numbered = [(_number(path, _CHECKPOINT), path) for path in checkpoints]
+    begin = min((number for number, _ in numbered if number >= 0), default=-1)
+    commits = [(_number(path, COMMIT), path) for path in paths]
+    numbered += [(number, path) for number, path in commits if begin < number <= version]
+    return [path for number, path in sorted(numbered) if number <= version]
+
+
+def _number(path: str, pattern: re.Pattern[str]) -> int:
+    found = pattern.fullmatch(posixpath.basename(path))
+    return -1 if found is None else int(found[1])
 
 
 def _deltalake() -> Any:

@@ -26,9 +26,9 @@ from .snapshot import BOUNDS, PARTITIONS, PREDICATE, History, in_table
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
-__all__ = ["read_log"]
+__all__ = ["COMMIT", "actions_of", "read_log"]
 
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
+COMMIT: Final = re.compile(r"(\d{20})\.json")
 _OTHER: Final = re.compile(r"(\d{20})\.(?:(\d{20})\.compacted\.json|checkpoint\..*(?:json|parquet))")
 _CHECKSUM: Final = re.compile(r"\d{20}\.crc")
 _BELOW: Final = ("_sidecars", "_staged_commits", "_commits")
@@ -51,7 +51,7 @@ def read_log(table: FileRef) -> History:
     told: dict[str, _Told] = {}
     for info in _listed(FileRef(folder, table.filesystem), found):
         name, above = info.base_name, posixpath.basename(posixpath.dirname(info.path))
-        if (commit := _COMMIT.fullmatch(name)) is not None:
+        if (commit := COMMIT.fullmatch(name)) is not None:
             commits.add(int(commit[1]))
         elif (other := _OTHER.fullmatch(name)) is not None:
             reaching.add(int(other[2] or other[1]))
@@ -59,7 +59,7 @@ def read_log(table: FileRef) -> History:
             continue
         try:
             said = told[info.path] = _Told()
-            for action in _actions(FileRef(info.path, table.filesystem)):
+            for action in actions_of(FileRef(info.path, table.filesystem)):
                 said.take(action)
             found.paths |= {in_table(path, table, quoted=True) for path in said.paths}
         except (
@@ -153,7 +153,12 @@ def _listed(folder: FileRef, found: History) -> list[FileInfo]:
     return [entry for entry in entries if entry.type is FileType.File]
 
 
-def _actions(ref: FileRef) -> Iterator[dict[str, Any]]:
+def actions_of(ref: FileRef) -> Iterator[dict[str, Any]]:
+    """The actions in one file of the log.
+
+    Raises:
+        FormatError: it decodes to too much. ValueError, ArrowException: no file of a log.
+    """
     with open_source(ref) as source:
         need_readable(source.size, ref.path)
         data = bytes(source.read(0, source.size))
