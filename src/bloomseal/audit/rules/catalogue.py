@@ -92,8 +92,8 @@ _TABLE: Final = (
          "", "nothing", "info where only the policy's word seals the column, which has no key of its own: complete, or uniform",
          advice="Write the data of {file} anew, partitioned by another column than {column}, and under names that hold no values."),
     Rule("BS120", "copied-column", "A column in clear holds the values of a sealed one", _CRITICAL,
-         "Under another name the same values lie open: equal filters, or equal dictionaries, tell. Fewer than some hundred values in a "
-         "filter, or than some in a dictionary, may be equal by chance, and are not told.",
+         "Under another name the same values lie open: equal filters, or equal dictionaries, tell. Full filters, and those of fewer "
+         "than 20,000 values, may be equal by chance, and so may small dictionaries: they are not told.",
          "", "keys and --deep",
          advice="Give the other column a key in the policy and seal it (bloomseal rekey), or write {file} without it."),
     # What can't be trusted

@@ -15,8 +15,12 @@ __all__ = ["copies"]
 
 _MOST_ENTRIES_BY_CHANCE: Final = 16
 """Few values stand in many columns in one order: flags, classes, countries."""
-_MOST_VALUES_BY_CHANCE: Final = 400
-"""A filter knows no order, so that two columns of dates within a year have equal ones."""
+_MOST_VALUES_BY_CHANCE: Final = 20_000
+"""A filter knows no order: two columns have equal ones that hold all days of fifty years, or all numbers of four
+digits. A copy with so few values shows by its dictionary.
+"""
+_LEAST_UNSET: Final = 64
+"""Full filters are all equal."""
 
 
 def copies(walk: Walk, row_group: int) -> Iterator[tuple[str, str]]:
@@ -42,8 +46,9 @@ def _marks(walk: Walk, chunk: Chunk) -> Iterator[tuple[object, ...]]:
     try:
         found = walk.stored_filter(chunk)
         if found is not None and found.unknown is None:
-            parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
-            if parsed.estimated_ndv() > _MOST_VALUES_BY_CHANCE:
+            unset = 8 * len(found.bitset) - int.from_bytes(found.bitset, "little").bit_count()
+            values = SplitBlockBloomFilter.from_bitset(found.bitset).estimated_ndv()
+            if values > _MOST_VALUES_BY_CHANCE and unset >= _LEAST_UNSET:
                 yield "filter", *kind, hashlib.sha256(found.bitset).digest()
         page = next(iter(walk.pages(chunk)), None)
         if page is not None and page.ordinal < 0 and page.num_entries > _MOST_ENTRIES_BY_CHANCE:
