@@ -9,12 +9,29 @@ import os
 import pwd
 import stat
 from collections import deque
+from pathlib import Path
 from typing import Final
 
-__all__ = ["exposure", "exposure_of"]
+__all__ = ["exposure", "exposure_of", "home"]
 
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS: Final = 40
+
+
+def home() -> Path:
+    """This user's home: ``$HOME``; where that is another user's, as for root in many containers of CI, the one that the
+    system has for this user.
+
+    Raises:
+        OSError: there is none.
+    """
+    given = os.environ.get("HOME")
+    with contextlib.suppress(OSError, KeyError):
+        if not given or os.stat(given).st_uid not in (0, os.geteuid()):  # noqa: PTH116
+            given = pwd.getpwuid(os.geteuid()).pw_dir
+    if not given:
+        raise FileNotFoundError(errno.ENOENT, "this user has no home")
+    return Path(given)
 
 
 def exposure(path: str | os.PathLike[str], *, make: bool = False, shared: bool = False) -> str | None:
@@ -73,8 +90,13 @@ def exposure_of(status: os.stat_result, path: str, *, sticky: bool = False) -> s
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is this user's alone: many systems give each user one, and let it write to his files."""
+    """Whether a group is this user's alone: many systems give each user one, and let it write to his files. So is
+    root's, which images of containers give to whatever user they are run as.
+    """
     with contextlib.suppress(KeyError):
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-        return group.gr_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+        group = grp.getgrgid(gid)
+        if gid == 0:
+            return set(group.gr_mem) <= {pwd.getpwuid(0).pw_name}
+        user = pwd.getpwuid(os.geteuid())
+        return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
     return False

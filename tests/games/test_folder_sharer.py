@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -210,6 +211,23 @@ def test_no_code_is_kept_below_a_folder_of_his(
     monkeypatch.setenv("XDG_CACHE_HOME", str(above / "cache"))
     with pytest.raises(bs.PolicyError, match=r"(others can write to|belongs to others)"):
         cache_folder()
+
+
+def test_a_home_that_a_group_may_write_to_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Homes are such in images for notebooks. Nothing is kept there, and Spark runs all the same."""
+    from bloomseal.spark.jar import kept_file
+
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    for place, mode in (home, 0o777), (temporary, 0o1777):
+        place.mkdir()
+        place.chmod(mode)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    path = kept_file("a.json", b"{}")
+    assert path.parent == temporary / f"bloomseal-spark-{os.getuid()}"
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert not list(home.iterdir())
 
 
 def test_a_jar_that_is_not_ours_is_not_run(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

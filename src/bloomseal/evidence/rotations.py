@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..core.errors import BloomsealError
+from ..core.errors import BloomsealError, UsageError
 from ..core.storage.source import refusal
 from ..rotation.journal import Chain, default_journal
 from ..storage.folder import Folder
@@ -67,11 +67,11 @@ def default_journals() -> list[Path]:
     Raises:
         PolicyError: others could have put some there.
     """
-    path = default_journal("rewrap", "0" * 12).parent
     try:
+        path = default_journal("rewrap", "0" * 12).parent
         with Folder.own(path, make=False) as folder:
             names = os.listdir(folder.fd)  # noqa: PTH208  # of an open folder
-    except OSError:
+    except (OSError, UsageError):
         return []
     return [path / name for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from .._ownership import home
 from ..core.errors import BloomsealError, FormatError, Hint, PolicyError, UsageError
 from ..core.forked import new_lock
 from ..core.storage.local import read_open
@@ -58,9 +59,15 @@ def job_digest(operation: str, facts: Mapping[str, Any], places: Iterable[str]) 
 def default_journal(operation: str, digest: str) -> Path:
     """``$XDG_STATE_HOME/bloomseal/rotation/<operation>-<job>.jsonl``, where the state home is by default
     ``~/.local/state``.
+
+    Raises:
+        UsageError: this user has no home.
     """
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or home() / ".local" / "state"
+    except OSError as error:
+        raise UsageError(f"there is no place for the journal: {error.strerror}", hint=Hint.JOURNAL) from None
+    return Path(state) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
 
 
 class Chain:

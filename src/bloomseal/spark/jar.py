@@ -16,7 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ..core.errors import MissingDependencyError
+from .._ownership import home
+from ..core.errors import MissingDependencyError, PolicyError
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
 from ..storage.replacement import replace
@@ -120,10 +121,13 @@ def cache_folder() -> Folder:
     Raises:
         PolicyError: others can write to it, or to a folder on the way.
     """
+    given = os.environ.get("XDG_CACHE_HOME")
     try:
-        return Folder.own(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bloomseal" / "spark")
-    except (OSError, RuntimeError):
-        # No home directory, as in many containers.
+        return Folder.own(Path(given or home() / ".cache") / "bloomseal" / "spark")
+    except (OSError, PolicyError) as error:
+        # No home, as in many containers, or one that a group may write to, as in images for notebooks.
+        if given and isinstance(error, PolicyError):
+            raise
         return Folder.own(Path(tempfile.gettempdir()) / f"bloomseal-spark-{os.getuid()}")
 
 
