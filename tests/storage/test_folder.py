@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import grp
@@ -18,12 +19,15 @@ from typing import NamedTuple
 import pytest
 
 import bloomseal as bs
-from bloomseal._ownership import exposure
+from bloomseal._ownership import exposure, home
 from bloomseal.core.storage.ref import FileRef
+from bloomseal.evidence.rotations import default_journals
+from bloomseal.rotation.journal import default_journal
 from bloomseal.storage.atomic import AtomicFile
 from bloomseal.storage.folder import Folder
-from bloomseal.storage.replacement import Replacement, remove_leftovers, target_of, temporaries
+from bloomseal.storage.replacement import Replacement, remove_leftovers, replace, target_of, temporaries
 
+NOBODY = 65534
 _fork = multiprocessing.get_context("fork")
 
 
@@ -79,7 +83,7 @@ def test_a_link_of_ours_is_followed_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives links away")
 def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    os.lchown(tmp_path / "link", 65534, 65534)
+    os.lchown(tmp_path / "link", NOBODY, NOBODY)
     with pytest.raises(bs.UsageError, match="somebody else's link"):
         Folder.of(tmp_path / "link")
     found, name = Folder.of(tmp_path / "link", anyones_links=True)
@@ -145,8 +149,40 @@ def test_a_group_of_ones_own_is_nobody_else(tmp_path: Path, monkeypatch: pytest.
         group = _Group(user.pw_name, user.pw_gid, members)
         monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
         assert (exposure(place) is None) == closed, members
-    monkeypatch.setattr(grp, "getgrgid", lambda _: _Group("staff", user.pw_gid, []))
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: _Group("staff", gid, ["eve"]))
     assert exposure(place) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_roots_group_is_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that run as any user give homes to root's group, in which that user is."""
+    place = tmp_path / "f"
+    place.mkdir()
+    place.chmod(0o775)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert exposure(place) is None
+    os.chown(place, -1, 12345)
+    assert exposure(place) is not None
+    os.chown(place, -1, 0)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: _Group("root", gid, ["root", "eve"]))
+    assert exposure(place) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_another_users_home_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In many containers of CI root finds the home of whoever the machine belongs to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert home() == tmp_path
+    os.chown(tmp_path, 12345, 12345)
+    assert home() == Path(pwd.getpwuid(0).pw_dir)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(OSError, match="no home"):
+        home()
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with pytest.raises(bs.UsageError, match="no home"):
+        default_journal("rekey", "0" * 12)
+    assert default_journals() == []
 
 
 def test_a_file_that_is_believed(tmp_path: Path, folder: Folder) -> None:
@@ -229,6 +265,102 @@ def test_only_writers_of_the_folder_can_open_the_lock(tmp_path: Path, mode: int,
         (made,) = place.iterdir()
         assert stat.S_IMODE(made.stat().st_mode) == lock
         assert (made.stat().st_uid, made.stat().st_gid) == (place.stat().st_uid, place.stat().st_gid)
+
+
+@contextlib.contextmanager
+def _somebody() -> Iterator[None]:
+    """This process as a user who owns nothing, in a group of his own."""
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_a_lock_that_goes_while_we_look_lets_nobody_in(
+    tmp_path: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's lock, which we may not open, was gone a moment later: that was taken for a folder that we may not
+    write to, where there is nothing to guard.
+    """
+    lock, real = tmp_path / ".a.lock.bloomseal-tmp", Folder.open
+    lock.touch(0o600)
+    tmp_path.chmod(0o1777)
+
+    def opened(self: Folder, name: str, flags: int = os.O_RDONLY, *, mode: int = 0o666) -> int:
+        try:
+            return real(self, name, flags, mode=mode)
+        except PermissionError:
+            os.seteuid(0)
+            os.unlink(name, dir_fd=self.fd)
+            os.seteuid(NOBODY)
+            raise
+
+    monkeypatch.setattr(Folder, "open", opened)
+    with _somebody(), folder.locked("a", patience=5):
+        assert os.stat(lock.name, dir_fd=folder.fd).st_uid == NOBODY
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_everybody_can_open_the_lock_in_a_folder_of_everybody(tmp_path: Path, folder: Folder) -> None:
+    """Its maker could not give it to the folder's group, and so to nobody: killed, he left it locked for all others."""
+    os.chown(tmp_path, 0, 12345)
+    tmp_path.chmod(0o777)
+    with _somebody(), folder.locked("a"):
+        made = os.stat(".a.lock.bloomseal-tmp", dir_fd=folder.fd)
+    assert (made.st_uid, stat.S_IMODE(made.st_mode)) == (NOBODY, 0o666)
+
+
+# File systems that lack something
+
+
+@pytest.mark.parametrize("lacks", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_where_there_are_no_locks_files_are_written_all_the_same(
+    tmp_path: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    def refused(fd: int, operation: int) -> None:
+        raise OSError(lacks, os.strerror(lacks))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    replace(folder, "a", b"new")
+    with Replacement(Folder.at(tmp_path), "a"):
+        remove_leftovers(folder)
+        assert len(names(tmp_path)) == 2, "it may be in use"
+    assert (names(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"new")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_where_there_is_one_mode_for_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+    """FAT, as it comes on sticks, refuses another mode than a mount has for all of its files."""
+    create, change = Folder.open, os.fchmod
+
+    def opened(self: Folder, name: str, flags: int = os.O_RDONLY, *, mode: int = 0o666) -> int:
+        fd = create(self, name, flags, mode=mode)
+        if flags & os.O_CREAT:
+            change(fd, 0o755)
+        return fd
+
+    def refused(fd: int, mode: int) -> None:
+        if mode != 0o755:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Folder, "open", opened)
+    monkeypatch.setattr(os, "fchmod", refused)
+    if old:
+        (tmp_path / "a").write_bytes(b"old")
+        (tmp_path / "a").chmod(0o755)
+    with Folder.at(tmp_path) as folder:
+        replace(folder, "a", b"new")
+    assert ((tmp_path / "a").read_bytes(), names(tmp_path)) == (b"new", ["a"])
+    (tmp_path / "a").chmod(0o700)
+    with pytest.raises(PermissionError), Replacement(Folder.at(tmp_path), "a"):
+        pass
+    with pytest.raises(PermissionError), Replacement(Folder.at(tmp_path), "rows.csv", private=True):
+        pass
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path, folder: Folder) -> None:

@@ -20,7 +20,7 @@ from .._ownership import exposure, exposure_of
 from ..core.errors import PolicyError, UsageError
 from ..core.storage.local import NO_NAME, can_name, open_regular
 
-__all__ = ["LOCK", "TEMPORARY_ENDING", "Folder"]
+__all__ = ["LOCK", "TEMPORARY_ENDING", "Folder", "lock_open"]
 
 TEMPORARY_ENDING: Final = ".bloomseal-tmp"
 LOCK: Final = "lock"
@@ -233,36 +233,37 @@ class Folder:
         guard.
         """
         try:
+            fd = self._made_lock(lock)
+        except FileExistsError:
             try:
-                fd = self._made_lock(lock)
-            except FileExistsError:
                 fd = self.open(lock, os.O_RDWR)
-        except FileNotFoundError:
-            return _TAKEN  # removed just now
+            except (FileNotFoundError, PermissionError):
+                # Removed just now, or somebody else's. That says nothing of our rights to the folder, even if it is
+                # gone by the time of another look.
+                return _TAKEN
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
-            return None if self.stat(lock) is None else _TAKEN
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it has removed it; or it was taken for a leftover between creation and lock.
-            mine = self.holds(lock, fd)
-        except OSError as error:
-            mine = error.errno not in _BUSY
-        if not mine:
-            os.close(fd)
-            return _TAKEN
-        return fd
+            return None
+        # Whoever had it has removed it; or it was taken for a leftover between creation and lock.
+        if lock_open(fd) and self.holds(lock, fd):
+            return fd
+        os.close(fd)
+        return _TAKEN
 
     def _made_lock(self, lock: str) -> int:
         fd = self.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
         status = os.fstat(self.fd)
-        with contextlib.suppress(OSError):
-            if os.geteuid() == 0 and status.st_uid != 0:
+        if os.geteuid() == 0 and status.st_uid != 0:
+            with contextlib.suppress(OSError):
                 os.fchown(fd, status.st_uid, status.st_gid)
-            if status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX:
+        if status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX:
+            writers = status.st_mode & (stat.S_IWUSR | _OTHERS)
+            with contextlib.suppress(OSError):
                 os.fchown(fd, -1, status.st_gid)
-                writers = status.st_mode & (stat.S_IWUSR | _OTHERS)
+            if os.fstat(fd).st_gid != status.st_gid and not writers & stat.S_IWOTH:
+                writers &= ~stat.S_IWGRP  # it has a group of ours, which may have no say in the folder
+            with contextlib.suppress(OSError):
                 os.fchmod(fd, writers | writers << 1)
         return fd
 
@@ -280,6 +281,15 @@ class Folder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def lock_open(fd: int) -> bool:
+    """Lock an open file; False where somebody else has it locked. File systems without locks let everybody in."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _BUSY
+    return True
 
 
 _TAKEN: Final = -1

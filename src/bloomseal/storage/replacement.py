@@ -21,7 +21,7 @@ from typing import Final, Self
 from ..core.errors import BloomsealError
 from ..core.storage.local import identity, open_regular
 from .baton import waiting
-from .folder import LOCK, TEMPORARY_ENDING, Folder
+from .folder import LOCK, TEMPORARY_ENDING, Folder, lock_open
 from .rights import Rights
 from .shared_sync import SharedSync
 
@@ -88,10 +88,19 @@ class Replacement:
             self._mine = Rights.of(self.fd) if rights is None else rights
             if self._mine.acl or self._mine.attributes:
                 self._mine.give(self.fd)  # what can't be carried over is told now
-            os.fchmod(self.fd, 0o600)
+            self._hide()
         except BaseException:
             self.remove()
             raise
+
+    def _hide(self) -> None:
+        try:
+            os.fchmod(self.fd, 0o600)
+        except PermissionError:
+            # FAT and the like have one mode for all files: nobody may read it now who may not in the end.
+            shown = os.fstat(self.fd).st_mode & 0o777
+            if shown & ~(0o600 if self._private else self._mine.mode):
+                raise
 
     def commit(
         self,
@@ -308,11 +317,11 @@ def _created(folder: Folder, name: str, mode: int) -> tuple[str, int]:
             continue
         try:
             # Between creation and lock another writer may have taken it for a leftover, or a reader have locked it.
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = lock_open(fd)
             if folder.holds(made, fd):
-                break
-        except BlockingIOError:
-            folder.remove(made)
+                if locked:
+                    break
+                folder.remove(made)
         except BaseException:
             os.close(fd)
             with contextlib.suppress(OSError):
