@@ -22,6 +22,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 import scala.collection.immutable.Set;
+import scala.collection.immutable.Set$;
 
 /**
  * Spark's commit protocol, but that an overwrite removes the old files when the new ones are in their place, and not
@@ -40,6 +41,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
   private final String table;
   private final boolean dynamic;
   private transient List replaced;
+  private transient Set written;
   private transient boolean moving;
   private transient boolean deleting;
 
@@ -84,11 +86,24 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
   }
 
   @Override
+  public void setupTask(TaskAttemptContext context) {
+    super.setupTask(context);
+    written = (Set) Set$.MODULE$.empty();
+  }
+
+  @Override
   public String newTaskTempFile(TaskAttemptContext context, Option folder, FileNameSpec name) {
     if (dynamic && folder.isDefined()) {
-      partitionPaths().add(folder.get());
+      written = (Set) written.incl(folder.get());
     }
     return super.newTaskTempFile(context, folder, name);
+  }
+
+  @Override
+  public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext context) {
+    // Where Spark has the folders of a dynamic overwrite; its own set of them is private in some versions.
+    Tuple2 told = (Tuple2) super.commitTask(context).obj();
+    return new FileCommitProtocol.TaskCommitMessage(new Tuple2(told._1(), written));
   }
 
   @Override
