@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
+import signal
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +17,7 @@ import pytest
 import bloomseal as bs
 from bloomseal import audit, rotation
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.access_log import Access
+from bloomseal.keytools.access_log import Access, AccessLog
 from support.lab import Lab
 
 
@@ -122,6 +124,23 @@ def test_no_key_without_its_entry(lab: Lab) -> None:
         assert not new.exists()
     with pytest.raises(bs.UsageError, match="access_log"):
         bs.read_table(path, decryption=bs.DecryptionSpec(KeyTools(lab.keyring), access_log=7))
+
+
+def test_a_full_disk_leaves_no_half_entry(tmp_path: Path) -> None:
+    """The next one ran into it, and neither could be read."""
+    path = tmp_path / "access.jsonl"
+    log = AccessLog(path, "a.parquet")
+    log.say("open", "first", "pii")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, before[1]))
+        with pytest.raises(bs.KeyAccessError, match="disk is full"):
+            log.say("open", "second", "pii")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    log.say("open", "third", "pii")
+    assert [json.loads(line)["column"] for line in path.read_text().splitlines()] == ["first", "third"]
 
 
 def test_an_entry_holds_no_key_and_no_value(lab: Lab) -> None:

@@ -197,8 +197,12 @@ def _append(path: str, access: Access) -> None:
         if status.st_nlink > 1:
             # Whoever may write to the folder can give any file of ours a second name there.
             raise OSError(errno.EMLINK, "the file has another name")
-        if os.write(number, line) < len(line):
-            raise OSError(None, "the disk is full")
+        if (done := os.write(number, line)) < len(line):
+            # It takes the part that fits, and the next line would run into that: an entry that nobody could read.
+            end = os.lseek(number, 0, os.SEEK_CUR)
+            if os.fstat(number).st_size == end:
+                os.ftruncate(number, end - done)
+            raise OSError(errno.ENOSPC, "the disk is full")
     finally:
         os.close(number)
 
