@@ -9,7 +9,7 @@ import subprocess
 import tracemalloc
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -206,6 +206,27 @@ def test_a_large_bundle_is_read_in_pieces(tmp_path: Path) -> None:
     assert most < 12 << 20
 
 
+def test_a_file_that_came_meanwhile_stays(tmp_path: Path) -> None:
+    """It was looked for at the beginning only, and then replaced, and handed on its rights."""
+    path = tmp_path / "e.zip"
+
+    def came() -> Iterator[bytes]:
+        path.write_text("somebody's")
+        path.chmod(0o666)
+        yield b"x"
+
+    class Late(Spool):
+        def __iter__(self) -> Iterator[bytes]:
+            yield from came()
+
+    with pytest.raises(bs.BloomsealError, match="changed by someone else"):
+        write(path, {**MEMBERS, "late": Late([b"x"])})
+    assert (path.read_text(), [one.name for one in tmp_path.iterdir()]) == ("somebody's", ["e.zip"])
+    path.unlink()
+    write(path, MEMBERS)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_long_directory_is_not_loaded(tmp_path: Path) -> None:
     _, public = key_pair(tmp_path, "officer")
     path = tmp_path / "hostile.zip"
@@ -253,6 +274,26 @@ def test_two_persons_sign(made: tuple[Path, Path], tmp_path: Path) -> None:
     alone = verify(path, second_public)
     assert not alone.ok
     assert alone.unchecked == [PublicKey(first_public).fingerprint]
+
+
+def test_of_two_who_sign_at_once_none_is_lost(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """The later one wrote what he had read, without the other's signature."""
+    path, public = made
+    (second, its), (third, _) = key_pair(tmp_path, "second"), key_pair(tmp_path, "third")
+
+    class Slow(FileSigner):
+        def sign(self, message: bytes) -> bytes:
+            assert add_signature(path, FileSigner(second)).ok
+            return super().sign(message)
+
+    with pytest.raises(bs.BloomsealError, match="changed by someone else"):
+        add_signature(path, Slow(third))
+    assert verify(path, [public, its]).ok
+    assert add_signature(path, FileSigner(third)).ok
+    link = tmp_path / "link.zip"
+    link.symlink_to(path)
+    assert add_signature(link, FileSigner(key_pair(tmp_path, "fourth")[0])).ok
+    assert link.is_symlink()
 
 
 def test_nobody_signs_an_altered_bundle(made: tuple[Path, Path], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.core.errors import KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import (
     DatedKms,
     FileRef,
@@ -373,3 +373,22 @@ def test_create_of_the_class_says_how_it_is_asked() -> None:
     for name in ("footer", ["footer"]):
         with pytest.raises(UsageError, match=r"create=True\)\.create\("):
             Keyring.create("keys.json", name)  # type: ignore[arg-type]
+
+
+def _put_there(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.touch()
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_somebody_puts_in_its_place_says_not_who_may_read_it(tmp_path: Path, there: bool) -> None:
+    """Whoever may write to the folder put a file of his there meanwhile, and the keys got the rights of that."""
+    path = tmp_path / "keys.json"
+    ring = Keyring.__new__(Keyring)
+    ring._prepare(path, None, must_protect=False)
+    if there:
+        ring = Keyring(path, create=True)
+    with pytest.raises(BloomsealError, match="changed by someone else"), ring._changing(missing_ok=True):
+        _put_there(path)
+    assert (path.read_bytes(), [one.name for one in tmp_path.iterdir()]) == (b"", ["keys.json"])

@@ -114,7 +114,7 @@ class Replacement:
 
         Args:
             check: called with the descriptor before that; what it raises is raised, and the old file stays.
-            replaces: what must be there now (`Source.identity`).
+            replaces: what must be there now (`Source.identity`); nothing may be there where it is empty.
             alone: the caller keeps other writers of this file away, by a lock of his own.
             sync_name: have the folder synced. False where the caller does so for many files (`sync_folder`): until
                 then a crash of the machine may leave the old file, whole.
@@ -139,13 +139,10 @@ class Replacement:
     def _place(self, replaces: tuple[int, ...] | None) -> None:
         if replaces is not None:
             there = self._folder.stat(self._name)
-            if there is None or identity(there) != replaces:
-                raise BloomsealError(
-                    "the file was changed by someone else meanwhile; it was left as it is",
-                    hint="again, on the file as it is now",
-                )
+            if (() if there is None else identity(there)) != replaces:
+                raise _changed()
         # Somebody may have narrowed the old one's since the new file was made.
-        (self._rights() or self._mine).give(self.fd)
+        ((None if replaces == () else self._rights(replaces)) or self._mine).give(self.fd)
         if not self._folder.holds(self._temporary, self.fd):
             raise BloomsealError("somebody exchanged the temporary file before it took its name; it was not placed")
         # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
@@ -167,13 +164,15 @@ class Replacement:
         """Close it, and remove it unless it has its name. Never raises: the next writer removes what stays."""
         self._remove()
 
-    def _rights(self) -> Rights | None:
-        """What the new file may be given away to; None where nothing says so."""
+    def _rights(self, replaces: tuple[int, ...] | None = None) -> Rights | None:
+        """What the new file may be given away to; None where nothing says so. No other file's than `replaces`."""
         try:
             there = self._folder.open(self._name)
         except OSError as error:
             # A link that lies in the place is replaced; the file that it points to has no say.
             if error.errno in (errno.ENOENT, errno.ELOOP):
+                if replaces:
+                    raise _changed() from None
                 return None if self._like is None else Rights.of(self._like, whole=self._beside)
             if not isinstance(error, PermissionError):
                 raise
@@ -181,6 +180,8 @@ class Replacement:
             status = os.stat(self._name, dir_fd=self._folder.fd, follow_symlinks=False)
             return None if self._private else Rights(status.st_mode & 0o700, status.st_gid, None)
         try:
+            if replaces is not None and identity(os.fstat(there)) != replaces:
+                raise _changed()
             if self._private:
                 return None
             old = Rights.of(there, whole=True, attributes=True)
@@ -195,6 +196,12 @@ class Replacement:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def _changed() -> BloomsealError:
+    return BloomsealError(
+        "the file was changed by someone else meanwhile; it was left as it is", hint="again, on the file as it is now"
+    )
 
 
 def replace(

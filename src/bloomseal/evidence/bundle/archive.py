@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import struct
 import tempfile
 import zipfile
@@ -26,7 +27,7 @@ from ...core.storage.local import open_regular
 from ...core.storage.source import refusal
 from ...storage.atomic import storage_errors
 from ...storage.folder import Folder
-from ...storage.replacement import replace
+from ...storage.replacement import Replacement
 
 __all__ = [
     "MANIFEST",
@@ -199,11 +200,21 @@ def unpack(path: str | os.PathLike[str]) -> dict[str, bytes]:
         return {name: member.held(MAX_BUNDLE_BYTES) for name, member in members.items()}
 
 
-def write(path: str | os.PathLike[str], members: Mapping[str, Member], *, overwrite: bool = False) -> None:
-    """Write the archive durably, at once; readable by its owner alone.
+def write(
+    path: str | os.PathLike[str],
+    members: Mapping[str, Member],
+    *,
+    overwrite: bool = False,
+    replaces: tuple[int, ...] | None = None,
+) -> None:
+    """Write the archive durably, at once; a new one is readable by its owner alone.
+
+    Args:
+        replaces: what must be overwritten (`identity_at`); None: whatever is there.
 
     Raises:
-        UsageError: there is a file already, and `overwrite` was not said. BloomsealError: the storage failed.
+        UsageError: there is a file already, and `overwrite` was not said. BloomsealError: the storage failed; somebody
+            else was faster.
     """
     target = Path(path)
     if not overwrite:
@@ -211,8 +222,10 @@ def write(path: str | os.PathLike[str], members: Mapping[str, Member], *, overwr
     with storage_errors("write the bundle", str(target)), tempfile.TemporaryFile() as packed:
         _pack(packed, members)
         packed.seek(0)
-        with Folder.at(target.parent) as folder:
-            replace(folder, target.name, iter(lambda: packed.read(_PIECE), b""), mode=0o600)
+        with Replacement(*Folder.of(target), mode=0o600, private=not overwrite) as new:
+            with open(new.fd, "wb", closefd=False) as file:
+                shutil.copyfileobj(packed, file, _PIECE)
+            new.commit(replaces=replaces if overwrite else ())
 
 
 def check_free(path: str | os.PathLike[str]) -> None:

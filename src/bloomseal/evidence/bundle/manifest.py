@@ -15,6 +15,7 @@ from typing import Any, Final
 from ..._version import __version__
 from ...core.errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
+from ...storage.atomic import identity_at
 from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write
 from .signing import PublicKey, Signer, has_form
 
@@ -96,12 +97,15 @@ def add_signature(path: str | os.PathLike[str], signer: Signer) -> Verification:
 
     Raises:
         FormatError, IntegrityError: not a bundle, or its members are not those of the manifest. It stays as it is.
+        BloomsealError: somebody else has signed it meanwhile; that signature stays.
     """
+    seen = identity_at(os.fspath(path))
     with opened(path) as members:
         told = _manifest(members)
         _read(told, members)
         public = signer.public_key()
-        write(path, {**members, **_signature(told, PublicKey(public), signer.sign(told))}, overwrite=True)
+        whole: dict[str, Member] = {**members, **_signature(told, PublicKey(public), signer.sign(told))}
+        write(path, whole, overwrite=True, replaces=seen)
     return verify(path, [public])
 
 

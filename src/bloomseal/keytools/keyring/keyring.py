@@ -19,9 +19,9 @@ from ...core.errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import open_by_ctr, unwrap_locally, wrap_locally
-from ...core.storage.local import NO_NAME, can_name, need_own, read_small
+from ...core.storage.local import NO_NAME, can_name, identity, need_own, read_small
 from ...storage.folder import Folder
-from ...storage.replacement import replace as replace_file
+from ...storage.replacement import Replacement
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
@@ -252,7 +252,7 @@ class Keyring:
         """All versions. When a current one was disabled the file does not say; not later than it was last changed."""
         keys = self._load()
         assert self._seen is not None  # noqa: S101  # set by what has just been loaded
-        changed = datetime.fromtimestamp(self._seen[2] / 1e9, UTC)
+        changed = datetime.fromtimestamp(self._seen[3] / 1e9, UTC)
         return facts(self._key(master_key_identifier, keys), changed)
 
     def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
@@ -337,7 +337,7 @@ class Keyring:
     def _mark(self, status: os.stat_result) -> tuple[int, ...]:
         """What differs once the file has changed. Raises PolicyError: others than its owner can use it."""
         need_own(status, "the keyring", self._path)
-        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+        return identity(status)
 
     @contextlib.contextmanager
     def _changing(self, *, missing_ok: bool = False) -> Iterator[dict[str, MasterKey]]:
@@ -349,14 +349,17 @@ class Keyring:
                 with folder, folder.locked(name):
                     self._seen = None
                     fresh = missing_ok and folder.stat(name) is None
-                    keys = {} if fresh else dict(self._load())
+                    keys, seen = {} if fresh else dict(self._load()), self._seen
                     if fresh and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
                     yield keys
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
-                    text = keyfile.dump(keys.values(), self._protection)
-                    replace_file(folder, name, text, mode=0o600, alone=True)
+                    # What somebody has put there since has no say in who may read this one.
+                    with Replacement(folder.below(""), name, private=fresh) as new:
+                        with open(new.fd, "wb", closefd=False) as file:
+                            file.write(keyfile.dump(keys.values(), self._protection))
+                        new.commit(alone=True, replaces=() if fresh else seen)
                     # What comes next is compared with what was just written: an older file put back undoes nothing
                     # here.
                     self._keys, self._seen = keys, None
