@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import bloomseal as bs
 from bloomseal.core.limits import MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from bloomseal.core.parquet.footer import plain_footer
+from bloomseal.core.parquet.layout import Column, FileMeta, Group, Meta
 from bloomseal.core.storage.ref import FileRef
+from bloomseal.core.thrift import Cursor, Struct
 from bloomseal.storage.logs.decoded import need_avro, need_parquet, need_readable
 from bloomseal.storage.logs.delta import DeltaLog
 
@@ -113,6 +117,75 @@ def test_a_checkpoint_in_a_store_is_counted_too(tmp_path: Path) -> None:
         DeltaLog(FileRef("", store), version=1)
 
 
+def _telling(data: bytes, group: dict[int, int], chunk: dict[int, int]) -> bytes:
+    """The same Parquet file; its footer says other numbers of the row group and of every column chunk."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = Struct.parse(data[start:-8])
+    (raw,) = footer.elements(FileMeta.ROW_GROUPS)
+    columns = [Struct.parse(one) for one in Struct.parse(raw).elements(Group.COLUMNS)]
+    for one in columns:
+        meta = one.struct(Column.META)
+        assert meta is not None
+        for number, value in chunk.items():
+            meta.set_i64(number, value)
+        one.set_struct(Column.META, meta)
+    told = Struct.parse(raw)
+    told.set_list(Group.COLUMNS, [one.to_bytes() for one in columns])
+    for number, value in group.items():
+        told.set_i64(number, value)
+    footer.set_list(FileMeta.ROW_GROUPS, [told.to_bytes()])
+    footer.set_i64(FileMeta.NUM_ROWS, 1)
+    return data[:start] + plain_footer(footer.to_bytes())
+
+
+def test_numbers_in_a_footer_hide_no_page() -> None:
+    """Decoders go on to a chunk's last page, and to its row group's last row, whatever its sums say."""
+    rows, written = pa.table({"x": ["a", *["x" * 5000] * _ROWS]}), io.BytesIO()
+    pq.write_table(rows, written, row_group_size=1 << 24, data_page_size=1, write_batch_size=64, compression="zstd")
+    for values in (1, -(1 << 40)):
+        with pytest.raises(bs.FormatError, match="decodes to"):
+            need_parquet(_telling(written.getvalue(), {}, {Meta.NUM_VALUES: values}), "x")
+    fixed = pa.table({"x": pa.array([None, b"x" * 4096], pa.binary(4096))}).take([0] * _ROWS)
+    pq.write_table(fixed, written := io.BytesIO(), compression="zstd")
+    with pytest.raises(bs.FormatError, match="decodes to"):
+        need_parquet(written.getvalue(), "x")
+    pq.write_table(pa.table({"x": [1]}), written := io.BytesIO())
+    for chunk in ({Meta.COMPRESSED: -1}, {Meta.DICTIONARY_PAGE: 1 << 40}):
+        with pytest.raises(bs.FormatError, match="can't be understood"):
+            need_parquet(_telling(written.getvalue(), {}, chunk), "x")
+    with pytest.raises(bs.FormatError, match="decodes to"):
+        need_parquet(_telling(written.getvalue(), {Group.NUM_ROWS: 1 << 40}, {}), "x")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "brotli", "zstd"])
+def test_a_page_becomes_no_longer_than_its_header_says(codec: str) -> None:
+    """Some decoders unpack it as a whole before they compare the two."""
+    rows, written = pa.table({"x": ["x" * (1 << 26)]}), io.BytesIO()
+    pq.write_table(rows, written, compression=codec, use_dictionary=False, write_statistics=False)
+    data, start = written.getvalue(), pq.read_metadata(written).row_group(0).column(0).data_page_offset
+    cursor = Cursor(data, start)
+    header = Struct.read(cursor)
+    length = cursor.position - start
+    header.set_i32(2, 100)
+    header.set_binary(12, b"")
+    header.set_binary(12, bytes(length - len(header.to_bytes())))
+    assert len(header.to_bytes()) == length
+    with pytest.raises(bs.FormatError, match="can't be understood"):
+        need_parquet(data[:start] + header.to_bytes() + data[cursor.position :], "x")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
+def test_checkpoints_of_every_codec_are_read(tmp_path: Path, codec: str, version: str) -> None:
+    import deltalake
+
+    deltalake.write_deltalake(str(tmp_path), pa.table({"n": [1]}))
+    deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
+    path = next((tmp_path / "_delta_log").glob("*.parquet"))
+    pq.write_table(pq.read_table(path), path, compression=codec, data_page_version=version)
+    assert bs.open_table(tmp_path).read().num_rows == 1
+
+
 def iceberg(folder: Path) -> tuple[Any, Path]:
     """A table of one file, and the list of its manifests."""
     from pyiceberg.schema import Schema
@@ -174,6 +247,23 @@ def test_a_manifest_is_counted_before_it_is_decoded(tmp_path: Path, codec: str) 
     error, grown = opened(tmp_path / "honest/n/t", tmp_path / "attacked/n/t")
     assert error == "FormatError"
     assert grown < 100
+
+
+def test_packed_blocks_are_one_stream(tmp_path: Path) -> None:
+    """The decoder goes on where a bzip2 stream ends, and for each copies what is left."""
+    _, place = iceberg(tmp_path)
+    one = repeated(place, 400_000, "bzip2")
+    packed = bz2.compress(bytes(1 << 26))
+    with pytest.raises(bs.FormatError, match="decodes to"):
+        need_avro(_with_block(one, bz2.compress(b"x") + packed), "x")
+    with pytest.raises(bs.FormatError, match="decodes to"):
+        need_avro(_with_block(one, bz2.compress(b"") * 2), "x")
+
+
+def _with_block(data: bytes, packed: bytes) -> bytes:
+    """The same Avro file, of one other block."""
+    sync = data[-16:]
+    return data[: data.index(sync) + 16] + _long(1) + _text(packed) + sync
 
 
 def test_the_most_that_a_manifest_may_take(tmp_path: Path) -> None:

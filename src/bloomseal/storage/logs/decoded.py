@@ -28,15 +28,17 @@ from ...core.thrift.structs import PageHeader, decode_at
 __all__ = ["inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
 
 _PIECE: Final = 1 << 20
-_GZIP: Final = 31
 _RAW: Final = -15
-"""Of zlib: with gzip's header and check, and bare."""
+"""Of zlib: without a header."""
 _VALUE: Final = 8
 """Bytes that a value takes in a decoder's arrays, whatever its type, and were it null."""
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
-_DICTIONARY_PAGE: Final = 2
-_DELTA_BYTE_ARRAY: Final = 7
+_DICTIONARY_PAGE, _PAGE_V2 = 2, 3
+_NAMES: Final = {"LZ4": "lz4_raw"}
+"""Codecs that pyarrow names otherwise when it tells them."""
+_DICTIONARY, _DELTA_BYTE_ARRAY = (2, 8), 7
+"""Encodings."""
 
 
 def need_readable(size: int, path: str, stored: int | None = None, ratio: int = MANIFEST_RATIO) -> None:
@@ -79,13 +81,13 @@ def inflated(codec: str, data: bytes, most: int) -> int:
     return length
 
 
-def _deflated(data: bytes, window: int) -> Iterator[int]:
-    unpacking = zlib.decompressobj(window)
-    while data:
-        yield len(unpacking.decompress(data, _PIECE))
-        data = unpacking.unconsumed_tail
-        if unpacking.eof and window == _GZIP:  # a file may be several
-            data, unpacking = unpacking.unused_data, zlib.decompressobj(window)
+def _deflated(data: bytes) -> Iterator[int]:
+    unpacking = zlib.decompressobj(_RAW)
+    for start in range(0, len(data), _PIECE):  # what is left over is copied each time
+        piece = data[start : start + _PIECE]
+        while piece and not unpacking.eof:
+            yield len(unpacking.decompress(piece, _PIECE))
+            piece = unpacking.unconsumed_tail
 
 
 def _bzipped(data: bytes) -> Iterator[int]:
@@ -93,19 +95,26 @@ def _bzipped(data: bytes) -> Iterator[int]:
     yield len(unpacking.decompress(data, _PIECE))
     while not unpacking.eof and not unpacking.needs_input:
         yield len(unpacking.decompress(b"", _PIECE))
+    if unpacking.unused_data:  # the decoder takes any number of streams, and copies what is left for each
+        yield MAX_LOG_BYTES + 1
 
 
-def _zstandard(data: bytes) -> Iterator[int]:
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        while piece := len(stream.read(_PIECE)):
-            yield piece
+def _streamed(codec: str) -> Callable[[bytes], Iterator[int]]:
+    def pieces(data: bytes) -> Iterator[int]:
+        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+            while piece := len(stream.read(_PIECE)):
+                yield piece
+
+    return pieces
 
 
 _PIECES: Final[dict[str, Callable[[bytes], Iterator[int]]]] = {
-    "gzip": lambda data: _deflated(data, _GZIP),
-    "deflate": lambda data: _deflated(data, _RAW),
+    "gzip": _streamed("gzip"),
+    "deflate": _deflated,
     "bzip2": _bzipped,
-    "zstandard": _zstandard,
+    "zstandard": _streamed("zstd"),
+    "zstd": _streamed("zstd"),
+    "brotli": _streamed("brotli"),
 }
 
 
@@ -218,44 +227,80 @@ def need_parquet(data: bytes, path: str) -> None:
 
 def _parquet(data: bytes) -> int:
     meta = pq.read_metadata(pa.BufferReader(data))
-    most = most_decoded(len(data), CHECKPOINT_RATIO)
-    size: int = _VALUE * meta.num_rows * meta.num_columns
+    most, size = most_decoded(len(data), CHECKPOINT_RATIO), 0
     for group in range(meta.num_row_groups):
         row_group = meta.row_group(group)
         for place in range(row_group.num_columns):
             if size > most:
                 return size
-            size += _chunk(data, row_group.column(place), most - size)
+            each = max(_VALUE, meta.schema.column(place).length)
+            size += each * max(row_group.num_rows, 0) + _chunk(data, row_group.column(place), each, most - size)
     return size
 
 
-def _chunk(data: bytes, chunk: Any, most: int) -> int:
-    """What a column chunk decodes to, by its pages' own headers: the footer's sums may be anything."""
-    position = min(one for one in (chunk.dictionary_page_offset, chunk.data_page_offset) if one is not None)
-    left: int = chunk.num_values
-    longest, size = 0, _VALUE * left
-    while left > 0 and size <= most:
+def _chunk(data: bytes, chunk: Any, each: int, most: int) -> int:
+    """What a column chunk decodes to, by its pages' own headers: the footer's sums may be anything.
+
+    Args:
+        each: bytes that a value takes, and were it null.
+    """
+    position, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset or 0
+    if 0 < position < dictionary or chunk.total_compressed_size < 0:  # decoders begin at either
+        raise ValueError
+    position = dictionary or position
+    end = position + chunk.total_compressed_size
+    longest, size = 0, each * max(int(chunk.num_values), 0)
+    # Not as many values as the footer says: decoders go on to the last page.
+    while position < end and size <= most:
         cursor = Cursor(data, position)
         header = decode_at(PageHeader, cursor)
         stored, unpacked = header.size or 0, header.uncompressed_size or 0
         if stored < 0 or unpacked < 0 or cursor.position + stored > len(data):
             raise ValueError
+        body = data[cursor.position : cursor.position + stored]
         position, size = cursor.position + stored, size + unpacked
+        if size > most:
+            break
+        _need_fitting(body, header, chunk.compression)
         if header.type == _DICTIONARY_PAGE:
-            if size <= most and chunk.physical_type == "BYTE_ARRAY":
-                longest = _longest(data[cursor.position : position], unpacked, chunk.compression)
+            if chunk.physical_type == "BYTE_ARRAY":
+                longest = max(longest, _longest(body, unpacked, chunk.compression))
             continue
-        if (page := header.data or header.data_v2) is None:
-            continue
-        values = max(page.num_values or 0, 1)
-        # An entry may be referred to by all values; what begins as the one before does may be that as a whole.
-        size += values * (_VALUE + (unpacked if page.encoding == _DELTA_BYTE_ARRAY else longest))
-        left -= values
+        for page in filter(None, (header.data, header.data_v2)):
+            # What begins as the text before does may be that as a whole; an entry may be referred to by all values.
+            text = unpacked if page.encoding == _DELTA_BYTE_ARRAY else longest if page.encoding in _DICTIONARY else 0
+            size += max(page.num_values or 0, 1) * (each + text)
     return size
 
 
+def _need_fitting(stored: bytes, header: PageHeader, codec: str) -> None:
+    """Some decoders of some codecs unpack a page as a whole before they compare it with what its header says.
+
+    Raises:
+        ValueError: it becomes longer.
+        OSError: it can't be unpacked.
+    """
+    v2, length = header.data_v2 if header.type == _PAGE_V2 else None, 0
+    pieces = None if v2 is not None and v2.is_compressed is False else _PIECES.get(codec.lower())
+    levels = 0 if v2 is None else (v2.definition_levels or 0) + (v2.repetition_levels or 0)
+    if pieces is None or not (body := stored[max(levels, 0) :]):
+        return
+    for piece in pieces(body):
+        length += piece
+        if length > (header.uncompressed_size or 0):
+            raise ValueError
+
+
 def _longest(stored: bytes, unpacked: int, codec: str) -> int:
-    page = stored if codec == "UNCOMPRESSED" else pa.Codec(codec.lower()).decompress(stored, unpacked).to_pybytes()
+    try:
+        opened = (
+            stored
+            if codec == "UNCOMPRESSED"
+            else pa.Codec(_NAMES.get(codec, codec.lower())).decompress(stored, unpacked)
+        )
+    except OSError:  # such as LZ4 in Hadoop's form, which has the same name
+        return unpacked
+    page = bytes(opened)
     longest = position = 0
     while position < len(page):
         length = int.from_bytes(page[position : position + 4], "little")
