@@ -26,7 +26,7 @@ from bloomseal import EncryptionSpec, Keyring, seal_file
 from bloomseal.audit import Destruction
 from bloomseal.core.errors import UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, VersionFacts
+from bloomseal.keytools import KeyTools, MasterKeyFacts
 from support.lab import Lab, glued, people
 
 
@@ -466,12 +466,12 @@ class _Clocked(Keyring):
 
     behind = timedelta(0)
 
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        found = super().versions(master_key_identifier)
-        return tuple(replace(one, retired=one.retired and one.retired - self.behind) for one in found)
-
-    def clock(self, master_key_identifier: str) -> datetime | None:  # noqa: ARG002
-        return datetime.now(UTC) - self.behind
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        found = super().describe(master_key_identifier, wrapped_key)
+        versions = tuple(
+            replace(one, retired=one.retired and one.retired - self.behind) for one in found.versions or ()
+        )
+        return replace(found, versions=versions, clock=datetime.now(UTC) - self.behind)
 
 
 def test_a_clock_ahead_of_the_kms_ends_no_wait(lab: Lab) -> None:

@@ -17,7 +17,7 @@ from bloomseal.audit.facts.inventory import SCHEMA
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.kms_protocols import KeyDates
+from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from support.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 
 GROUPS = ROWS // ROW_GROUP
@@ -158,21 +158,14 @@ class Counting:
         self.calls.append(("unwrap", master_key_identifier))
         return bytes(self._keyring.unwrap_key(wrapped_key, master_key_identifier))
 
-    def key_state(self, master_key_identifier: str) -> Any:
-        self.calls.append(("state", master_key_identifier))
-        return self._keyring.key_state(master_key_identifier)
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        self.calls.append(("describe", master_key_identifier))
+        told: MasterKeyFacts = self._keyring.describe(master_key_identifier, wrapped_key)
+        return told
 
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        self.calls.append(("dates", master_key_identifier))
-        dates: KeyDates = self._keyring.key_dates(master_key_identifier)
-        return dates
-
-    def current_version(self, master_key_identifier: str) -> str:
-        self.calls.append(("version", master_key_identifier))
-        return str(self._keyring.current_version(master_key_identifier))
-
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        return str(self._keyring.wrapping_version(wrapped_key, master_key_identifier))
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> Any:
+        self.calls.append(("unwrap", master_key_identifier))
+        return self._keyring.opened_by(wrapped_key, master_key_identifier)
 
 
 def test_at_most_two_calls_per_kek(lab: Lab) -> None:

@@ -87,9 +87,9 @@ def test_keyrings(kept: Path, name: str) -> None:
             bs.Keyring(kept / name, passphrase="another")
     ring = bs.Keyring(kept / name, passphrase=PASSPHRASE if name == "locked.json" else None)
     assert {key.name: len(key.versions) for key in ring.list()} == {"footer": 1, "pii": 2, "gone": 1}
-    assert ring.key_state("gone").value == "disabled"
+    assert ring.describe("gone").state.value == "disabled"
     ring.rotate("pii")
-    assert ring.current_version("pii") == "3"
+    assert ring.describe("pii").current == "3"
     wrapped = ring.wrap_key(b"k" * 16, "pii")
     assert bs.Keyring(ring.path, passphrase=PASSPHRASE if name == "locked.json" else None).unwrap_key(wrapped, "pii")
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,7 +26,7 @@ from bloomseal.core.thrift import Struct
 from bloomseal.evidence.bundle.archive import unpack
 from bloomseal.evidence.bundle.manifest import checked
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.kms_protocols import KeyDates, KeyState
+from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
 from evidence.test_bundle import key_pair
@@ -320,11 +321,11 @@ class Plain:
         told = {"masterKeyVersion": fields["version"], "encryptedKey": fields["key"]}
         return self._ring.unwrap_key(json.dumps(told), master_key_identifier)
 
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        return self._ring.key_state(master_key_identifier)
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        return replace(self._ring.describe(master_key_identifier, wrapped_key), current=None, versions=None)
 
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        return self._ring.key_dates(master_key_identifier)
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> None:  # noqa: ARG002
+        return None
 
 
 def test_a_kms_without_versions(shop: Shop) -> None:

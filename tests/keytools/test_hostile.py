@@ -17,7 +17,7 @@ from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyTools
 from bloomseal.keytools.keyring import keyfile
-from bloomseal.keytools.kms.common import pack, unpack
+from bloomseal.keytools.kms.common import claimed_version, pack, unpack
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy import Policy
 from support.stand_ins import MASTER_KEYS, InMemoryKms
@@ -125,7 +125,8 @@ _WRAPPED = json.loads(_RING.wrap_key(bytes(16), "pii"))
 
 @given(TEXT | JSON.map(json.dumps) | changed(_WRAPPED).map(json.dumps), TEXT | st.just("pii"))
 def test_wrapped_keys_of_a_keyring(wrapped: str, name: str) -> None:
-    for ask in (_RING.unwrap_key, _RING.wrapping_version):
+    claimed_version(wrapped)
+    for ask in (_RING.unwrap_key, _RING.opened_by):
         try:
             ask(wrapped, name)
         except KeyAccessError as error:

@@ -15,18 +15,18 @@ import pytest
 
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import (
-    DatedKms,
+    DescribingKms,
     FileRef,
     Keyring,
     KeyState,
     KmsAccessError,
     KmsClient,
+    LocalKeyKms,
     Problem,
     RewrappingKms,
-    StatefulKms,
-    VersionedKms,
     as_key_source,
 )
+from bloomseal.keytools.kms.common import claimed_version
 
 KEY = bytes(range(16))
 
@@ -49,7 +49,7 @@ def problem(caught: pytest.ExceptionInfo[KmsAccessError]) -> Problem:
 
 
 def test_it_offers_every_capability(keyring: Keyring) -> None:
-    for capability in (KmsClient, VersionedKms, StatefulKms, DatedKms, RewrappingKms):
+    for capability in (KmsClient, DescribingKms, RewrappingKms, LocalKeyKms):
         assert isinstance(keyring, capability)
 
 
@@ -65,18 +65,18 @@ def test_rotation_keeps_the_old_version_for_unwrapping(keyring: Keyring) -> None
     old = keyring.wrap_key(KEY, "pii")
     assert keyring.rotate("pii").current.version == 2
     new = keyring.wrap_key(KEY, "pii")
-    assert keyring.current_version("pii") == "2"
-    assert (keyring.wrapping_version(old, "pii"), keyring.wrapping_version(new, "pii")) == ("1", "2")
+    assert keyring.describe("pii").current == "2"
+    assert (claimed_version(old), claimed_version(new)) == ("1", "2")
     assert keyring.unwrap_key(old, "pii") == keyring.unwrap_key(new, "pii") == KEY
     rewrapped = keyring.rewrap_key(old, "pii")
-    assert keyring.wrapping_version(rewrapped, "pii") == "2"
+    assert claimed_version(rewrapped) == "2"
     moved = keyring.rewrap_key(old, "pii", "health")
     assert keyring.unwrap_key(moved, "health") == KEY
-    dates = keyring.key_dates("pii")
+    dates = keyring.describe("pii")
     assert dates.created is not None
     assert dates.rotated is not None
     assert dates.created <= dates.rotated
-    assert keyring.key_dates("health").rotated is None
+    assert keyring.describe("health").rotated is None
 
 
 def test_disabled_destroyed_and_unknown_are_three_answers(keyring: Keyring) -> None:
@@ -86,7 +86,7 @@ def test_disabled_destroyed_and_unknown_are_three_answers(keyring: Keyring) -> N
         with pytest.raises(KmsAccessError, match="disabled") as caught:
             use()
         assert problem(caught) is Problem.DISABLED
-    assert keyring.key_state("pii") is KeyState.DISABLED
+    assert keyring.describe("pii").state is KeyState.DISABLED
     keyring.enable("pii")
     assert keyring.unwrap_key(wrapped, "pii") == KEY
     keyring.destroy("pii")
@@ -97,7 +97,7 @@ def test_disabled_destroyed_and_unknown_are_three_answers(keyring: Keyring) -> N
         keyring.rotate("pii")
     with pytest.raises(KmsAccessError, match="destroyed"):
         keyring.enable("pii", 1)
-    assert keyring.key_state("pii") is KeyState.DESTROYED
+    assert keyring.describe("pii").state is KeyState.DESTROYED
     with pytest.raises(KmsAccessError, match="knows no master key") as caught:
         keyring.unwrap_key(wrapped, "nobody")
     assert problem(caught) is Problem.UNKNOWN

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.keytools import Keyring, KmsAccessError, Problem, WitnessKms
+from bloomseal.keytools import DescribingKms, Keyring, KmsAccessError, Problem
 
 KEY = bytes(range(16))
 
@@ -26,7 +26,7 @@ def claiming(wrapped: str, version: str) -> str:
 
 
 def test_the_version_that_opens_it_counts(ring: Keyring) -> None:
-    assert isinstance(ring, WitnessKms)
+    assert isinstance(ring, DescribingKms)
     first = ring.wrap_key(KEY, "pii")
     ring.rotate("pii")
     second = ring.wrap_key(KEY, "pii")
@@ -43,20 +43,20 @@ def test_the_version_that_opens_it_counts(ring: Keyring) -> None:
 
 def test_versions_and_since_when_they_wrap_nothing(ring: Keyring) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
-    assert [(one.version, one.wraps, one.retired) for one in ring.versions("pii")] == [("1", True, None)]
+    assert [(one.version, one.wraps, one.retired) for one in ring.describe("pii").versions] == [("1", True, None)]
     ring.rotate("pii")
-    first, second = ring.versions("pii")
+    first, second = ring.describe("pii").versions
     assert (first.wraps, second.wraps, second.retired) == (False, True, None)
     assert first.retired is not None
     assert before <= first.retired
     assert first.fingerprint != second.fingerprint
     ring.disable("pii")
-    second = ring.versions("pii")[1]
+    second = ring.describe("pii").versions[1]
     assert not second.wraps
     assert second.retired is not None
     assert before <= second.retired
     ring.destroy("pii", 1)
-    assert ring.versions("pii")[0].fingerprint is None
+    assert ring.describe("pii").versions[0].fingerprint is None
     with pytest.raises(KmsAccessError) as refused:
-        ring.versions("pi")
+        ring.describe("pi")
     assert refused.value.problem is Problem.UNKNOWN

@@ -554,7 +554,7 @@ class Unmarked:
 
     def __init__(self, ring: bs.Keyring) -> None:
         self.wrap_key, self.unwrap_key = ring.wrap_key, ring.unwrap_key
-        self.current_version, self.wrapping_version = ring.current_version, ring.wrapping_version
+        self.describe, self.opened_by = ring.describe, ring.opened_by
 
 
 @pytest.mark.parametrize("job", [Rekey, Rewrap])

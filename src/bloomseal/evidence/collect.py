@@ -185,13 +185,13 @@ def gather(
         MissingFileError: there was no data file to look at.
     """
     _refuse_nothing(places)
-    client, kms = kms_of(keys)
+    kms = kms_of(keys)
     # Of a policy file with many tables those count that files were seen of.
     named = set(report.inventory["table"].unique().to_pylist())
     tables = [one for one in policies.tables if one.name in named] or policies.tables
     key_policies, ages = _key_policies(tables)
     uses = uses_of(report.inventory)
-    versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
+    versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(kms, key, seen), now)
     broken = unreadable(report.inventory)
     unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
     seen = Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
@@ -209,7 +209,7 @@ def gather(
         "made": now.isoformat(),
         "tool": {"name": "bloomseal", "version": __version__},
         "by": {"user": user_name(), "host": host_name()},
-        "looked_at": {"paths": list(paths), "kms": kms, **seen.summary()},
+        "looked_at": {"paths": list(paths), "kms": kms and kms.name, **seen.summary()},
         "findings": seen.findings(),
         "keys": [one.to_dict() for one in versions],
         "columns": seen.columns(),
@@ -344,7 +344,7 @@ def _rotations(
 def _certificates(
     beside: Beside, paths: Sequence[str], keys: Any, policies: Mapping[str, KeyPolicy], look: Mapping[str, Any]
 ) -> list[Certificate]:
-    client, kms = kms_of(keys)
+    kms = kms_of(keys)
     named = [named_version(text) for text in beside.destroyed]
     samples = find_files(list(beside.samples)).files if beside.samples and named else ()
     return [
@@ -353,7 +353,6 @@ def _certificates(
             version,
             [*paths, *(os.fspath(path) for path in beside.also)],
             samples=samples,
-            client=client,
             kms=kms,
             keys=keys,
             dual_control=key in policies and policies[key].dual_control,

@@ -20,6 +20,8 @@ from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..format.opening import open_footer
 from ..keytools import KmsAccessError, Problem
+from ..keytools.kms.calls import KmsCalls
+from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import LocalKeyKms
 from ..keytools.local_keys import version_of
 from ..keytools.material.store import MaterialStore
@@ -99,8 +101,7 @@ def certify(
     paths: Sequence[str | os.PathLike[str]],
     *,
     samples: Iterable[FileRef] = (),
-    client: Any = None,
-    kms: str | None = None,
+    kms: KmsCalls | None = None,
     keys: Any = None,
     dual_control: bool = False,
     **look: Any,
@@ -110,7 +111,7 @@ def certify(
     Args:
         paths: tables, and copies and backups of them.
         samples: files that were, or are, under the version: copies from before the rotation.
-        client, kms: the KMS client, and its name.
+        kms: calls to the KMS; None where there is none.
         keys: as for `bloomseal.audit.may_destroy`.
         dual_control: two persons have to sign.
         look: other arguments of `bloomseal.audit.may_destroy`.
@@ -132,14 +133,14 @@ def certify(
         missing=list(answer.missing),
         under=list(answer.under),
         look=answer.to_dict(),
-        kms=kms,
+        kms=None if kms is None else kms.name,
         signatures_required=2 if dual_control else 1,
     )
-    at_kms = ask(client, master_key, [version])
+    at_kms = ask(kms, master_key, [version])
     known = at_kms.of(version)
     found.kms_state = None if known is None else known.state
     for ref in samples:
-        found.tried += _tried(ref, master_key, version, client, keys)
+        found.tried += _tried(ref, master_key, version, kms and kms.client, keys)
     found.destroyed = _destroyed(found, at_kms.problem)
     return found
 
@@ -170,7 +171,7 @@ def _tried(ref: FileRef, master_key: str, version: str, client: Any, keys: Any) 
         else:
             for column, material in _materials(ref, keys):
                 wrapped = material.wrapped_kek or material.wrapped_dek
-                if material.master_key == master_key and _version(client, wrapped, master_key) == version:
+                if material.master_key == master_key and claimed_version(wrapped) == version:
                     attempts.append((column, partial(client.unwrap_key, wrapped, master_key)))
     except BloomsealError as error:
         return [_attempt(ref, None, "not tried", error.what)]
@@ -231,9 +232,3 @@ def _materials(ref: FileRef, keys: Any) -> list[tuple[str | None, KeyMaterial]]:
         if material is not None:
             found.append((column, material))
     return found
-
-
-def _version(client: Any, wrapped: str, master_key: str) -> str | None:
-    from ..audit.facts.keys import Kms
-
-    return Kms(client).version(wrapped, master_key)

@@ -61,7 +61,7 @@ from ..core.storage.ref import FileRef
 from ..core.text import safe_text
 from .access_log import AccessLog
 from .kms.calls import started
-from .kms_protocols import VersionedKms
+from .kms.common import claimed_version
 from .tools import KeyTools
 
 __all__ = ["ACCESS_LOG", "PROTOCOL", "KeyHelper", "main"]
@@ -156,7 +156,7 @@ class KeyHelper:
         log, master_key, version = AccessLog.of(self._checked_log(), None), _text(request, "master_key"), None
         try:
             tools = self._tools_for(request)
-            version = _version(tools, request.get("wrapped"), master_key)
+            version = claimed_version(wrapped) if isinstance(wrapped := request.get("wrapped"), str) else None
             answer = ask(tools)
         except BloomsealError as error:
             if log is not None:
@@ -187,16 +187,6 @@ class KeyHelper:
                     del self._tools[name]
             raise
         raise late
-
-
-def _version(tools: KeyTools, wrapped: object, master_key: str) -> str | None:
-    """The version that wrapped a key, as far as its text tells."""
-    if not isinstance(wrapped, str) or not isinstance(tools.kms, VersionedKms):
-        return None
-    try:
-        return tools.kms.wrapping_version(wrapped, master_key)
-    except BloomsealError:
-        return None
 
 
 class _MalformedError(UsageError):

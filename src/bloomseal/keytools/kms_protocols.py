@@ -4,27 +4,20 @@ methods.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
-    "AuthenticatingKms",
-    "ChangingKms",
-    "ClockedKms",
-    "DatedKms",
-    "KeyDates",
+    "DescribingKms",
     "KeyState",
     "LocalKeyKms",
+    "MasterKeyFacts",
     "MasterVersion",
     "RewrappingKms",
     "SigningKms",
-    "StatefulKms",
     "VersionFacts",
-    "VersionedKms",
-    "WitnessKms",
 ]
 
 
@@ -37,24 +30,102 @@ class KeyState(StrEnum):
     DESTROYED = "destroyed"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyDates:
-    """When a master key was made and last rotated, in UTC; None where the KMS does not tell."""
+class MasterVersion(NamedTuple):
+    """A version of a master key, by the one name that the KMS itself gives the key; None where it tells no version."""
 
-    created: datetime | None
-    rotated: datetime | None
+    key: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """A version of a master key.
+
+    Attributes:
+        version: its name, as `MasterVersion` has it.
+        wraps: it may wrap new keys now.
+        retired: since when it wraps none, in UTC; None where it does, and where the KMS does not tell.
+        fingerprint: says which key it is, without saying the key; None where the KMS keeps the key to itself.
+        created, state, bits: None where the KMS does not tell them of each version.
+        same_as: the version of another master key that this one is as well.
+    """
+
+    version: str
+    wraps: bool
+    retired: datetime | None = None
+    fingerprint: str | None = None
+    created: datetime | None = None
+    state: KeyState | None = None
+    bits: int | None = None
+    same_as: MasterVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKeyFacts:
+    """What a KMS tells of a master key. None is *not told*, never *no*.
+
+    Attributes:
+        key: the one name that the KMS itself gives the key: equal for all of its names.
+        current: the version that `wrap_key` uses now.
+        state: of the key, or of its current version.
+        created, rotated: when it was made and last rotated, in UTC.
+        versions: those that the KMS knows, oldest first, destroyed ones too if it tells; None from a client that tells
+            no versions, and that can't say which one opens a wrapped key.
+        authenticates_writers: True: what it wraps proves a right to wrap. False: a public key wraps.
+        clock: the time by which the KMS dates versions, in UTC, as it was when it answered.
+    """
+
+    key: str
+    current: str | None = None
+    state: KeyState | None = None
+    created: datetime | None = None
+    rotated: datetime | None = None
+    versions: tuple[VersionFacts, ...] | None = None
+    authenticates_writers: bool | None = None
+    clock: datetime | None = None
+
+    def identify(self, version: str | None) -> MasterVersion:
+        """The key, and the version if one is given: equal for all names of one key."""
+        aliases = {one.version: one.same_as for one in self.versions or () if one.same_as is not None}
+        return aliases.get(version or "") or MasterVersion(self.key, version)
+
+    def since(self, version: str | None) -> datetime | None:
+        """When a version was made, or the latest moment at which it can have been: that raises no false alarm."""
+        made = {one.version: one.created for one in self.versions or ()}
+        if made and None not in made.values():
+            return made.get(version or "")
+        if self.rotated is None or version is None:
+            return self.created
+        return self.created if version == "1" and version != self.current else self.rotated
 
 
 @runtime_checkable
-class VersionedKms(Protocol):
-    """A KMS client that knows versions of master keys."""
+class DescribingKms(Protocol):
+    """A KMS client that tells about master keys more than what they open."""
 
-    def current_version(self, master_key_identifier: str) -> str | None:
-        """The version that `wrap_key` uses now; None where the KMS does not tell."""
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        """What the KMS tells of a master key.
+
+        What a symmetric master key unwraps was wrapped by somebody whom the KMS let wrap. A public key (RSA) wraps in
+        anybody's hands: a file that opens under it was not therefore written by a writer of the table.
+
+        Args:
+            wrapped_key: where given, whether it authenticates writers is told of the version that this one names.
+
+        Raises:
+            KmsAccessError: UNKNOWN where there is no such key.
+        """
         ...
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str | None:
-        """The version that wrapped this blob; None where it can't be told."""
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion | None:
+        """The key and version that open it, from opening it and not from its text; None where the KMS does not tell.
+
+        Whoever destroys a version relies on this: a wrapped key may claim another version than the one that wrapped
+        it, and one master key may go by several names.
+
+        Raises:
+            KmsAccessError: nothing that may be used opens it.
+        """
         ...
 
 
@@ -81,24 +152,6 @@ class SigningKms(Protocol):
 
 
 @runtime_checkable
-class StatefulKms(Protocol):
-    """A KMS client that tells whether a master key may be used."""
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """The master key's state."""
-        ...
-
-
-@runtime_checkable
-class DatedKms(Protocol):
-    """A KMS client that knows when master keys were made and rotated."""
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """Creation and latest rotation."""
-        ...
-
-
-@runtime_checkable
 class RewrappingKms(Protocol):
     """A KMS client that re-wraps by itself: the key never leaves it."""
 
@@ -106,90 +159,6 @@ class RewrappingKms(Protocol):
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
     ) -> str:
         """The same key under the current version of `new_master_key_identifier` (default: the same master key)."""
-        ...
-
-
-@runtime_checkable
-class ChangingKms(Protocol):
-    """A KMS client that notices, at no cost, that its keys have changed; cached keys are then asked for again."""
-
-    def change_marker(self) -> Hashable:
-        """Some value that differs from an earlier one if keys were made, rotated, disabled or destroyed in between."""
-        ...
-
-
-@runtime_checkable
-class AuthenticatingKms(Protocol):
-    """A KMS client that tells whether a wrapped key could have been made without a right to wrap.
-
-    What a symmetric master key unwraps was wrapped by somebody whom the KMS let wrap. A public key (RSA) wraps in
-    anybody's hands: a file that opens under it was not therefore written by a writer of the table.
-    """
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:
-        """True: the wrapped key proves a right to wrap. False: a public key wraps. None: it can't be told."""
-        ...
-
-
-class MasterVersion(NamedTuple):
-    """A version of a master key, by the one name that the KMS itself gives the key; None where it tells no version."""
-
-    key: str
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class VersionFacts:
-    """A version of a master key.
-
-    Attributes:
-        version: its name, as `MasterVersion` has it.
-        wraps: it may wrap new keys now.
-        retired: since when it wraps none, in UTC; None where it does, and where the KMS does not tell.
-        fingerprint: says which key it is, without saying the key; None where the KMS keeps the key to itself.
-    """
-
-    version: str
-    wraps: bool
-    retired: datetime | None = None
-    fingerprint: str | None = None
-
-
-@runtime_checkable
-class WitnessKms(Protocol):
-    """A KMS client that tells which master key and version a wrapped key is under from opening it, not from its text.
-
-    Whoever destroys a version relies on this: a wrapped key may claim another version than the one that wrapped it, and
-    one master key may go by several names.
-    """
-
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """The versions that the KMS knows, oldest first, destroyed ones too if it tells; empty where it lists none.
-
-        Raises:
-            KmsAccessError: UNKNOWN where there is no such key.
-        """
-        ...
-
-    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """The key, and the version if one is given, that these names stand for: equal for all names of one key."""
-        ...
-
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
-        """The key and version that open it, as `identify` has them.
-
-        Raises:
-            KmsAccessError: nothing that may be used opens it.
-        """
-        ...
-
-
-@runtime_checkable
-class ClockedKms(Protocol):
-    """A KMS client that tells the time by which its KMS dates versions."""
-
-    def clock(self, master_key_identifier: str) -> datetime | None:
-        """The time there now, in UTC, as whoever may ask about that key learns it; None where it is not told."""
         ...
 
 

@@ -62,7 +62,7 @@ class PinnedFileKeys:
         Raises:
             PolicyError: sealed under another master key than agreed on; the KMS is not asked then.
         """
-        self._pins.check(self._keys.master_key_of(key_metadata), column)
+        self._pins.check(self._keys.describe(key_metadata).master_key, column)
         return self._keys.retrieve_key(key_metadata, column)
 
     def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:
@@ -72,7 +72,7 @@ class PinnedFileKeys:
             PolicyError: the footer's master key is not one that was agreed on for the column. Whoever may use the
                 footer key alone could else put values of his own in the place of a column that he can't read.
         """
-        self._pins.check(self._keys.master_key_of(key_metadata), column)
+        self._pins.check(self._keys.describe(key_metadata).master_key, column)
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
         """As `ToolsFileKeys.new_key`; what could not be read back is not written."""

@@ -107,7 +107,13 @@ class _Retrieving:
             hint=Hint.KEYS_BY_NAME,
         )
 
+    def confirm(self) -> None:
+        pass
+
     def store(self) -> None:
+        pass
+
+    def commit(self) -> None:
         pass
 
     def discard(self) -> None:

@@ -17,8 +17,8 @@ from ..core.storage.ref import FileRef
 from .cache import Cache
 from .fresh import FreshKeys
 from .kms.calls import KmsCalls, client_of
+from .kms.common import claimed_version
 from .kms.counters import Counters
-from .kms_protocols import VersionedKms
 from .material.beside import MaterialBeside
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
@@ -41,7 +41,7 @@ class KeyTools:
             is matched, never followed.
         instance_id, instance_url: what new files say about their KMS.
         authentic_writers: refuse master keys under which anybody can wrap, such as RSA's public halves, and KMS clients
-            that can't tell (`AuthenticatingKms`). Costs one more call for each wrapped key.
+            that can't tell (`DescribingKms`). Costs a look at the master key for each wrapped key.
         seal_limit: how often one fresh key, KEK or data key, may seal; at most, and by default, 2^32.
         timeout: seconds that one key may take, retries included.
         attempts: calls for one key at most, if the KMS can't be reached.
@@ -219,13 +219,15 @@ class KeyTools:
             PolicyError: a public key wraps, or the KMS client can't tell.
             KeyAccessError: see `Problem`.
         """
-        if not self.authentic_writers or (answer := calls.authenticates(wrapped, master_key)) is True:
+        if not self.authentic_writers:
+            return
+        if (answer := calls.describe(master_key, wrapped).authenticates_writers) is True:
             return
         raise PolicyError(
             f"master key {shown(master_key)} wraps by a public key, so anybody can have written what it opens"
             if answer is False
             else f"{calls.name} does not tell whether master key {shown(master_key)} authenticates writers",
-            hint="a symmetric master key, and a KMS client that is an AuthenticatingKms; or authentic_writers = false",
+            hint="a symmetric master key, and a KMS client that tells (DescribingKms); or authentic_writers = false",
         )
 
     def __repr__(self) -> str:
@@ -293,13 +295,6 @@ class ToolsFileKeys(MaterialRetriever):
     def describe(self, key_metadata: bytes) -> KeyDescription:
         """As `KeyTools.describe`."""
         reference, material = KeyMetadata.from_bytes(key_metadata).reference, self.material(key_metadata)
-        kms = self._calls.client
-        version = None
-        if isinstance(kms, VersionedKms):
-            try:
-                version = kms.wrapping_version(material.wrapped_kek or material.wrapped_dek, material.master_key)
-            except Exception:
-                version = None  # another KMS's wrapping; or a foreign client that fails as it likes
         return KeyDescription(
             master_key=material.master_key,
             internal=reference is None,
@@ -307,12 +302,8 @@ class ToolsFileKeys(MaterialRetriever):
             is_footer_key=material.is_footer_key,
             kek_id=material.kek_id,
             kms_instance_url=material.kms_instance_url,
-            wrapping_version=version,
+            wrapping_version=claimed_version(material.wrapped_kek or material.wrapped_dek),
         )
-
-    def master_key_of(self, key_metadata: bytes) -> str:
-        """The master key that `describe` tells, without asking the KMS client for its version."""
-        return self.material(key_metadata).master_key
 
     def store(self) -> None:
         """Make external key material durable; nothing where it is internal. See `MaterialBeside.store`.

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from ..core.encryption import SecretKey
 from ..core.errors import Hint, KeyAccessError, UsageError
@@ -19,7 +19,8 @@ from ..core.keys.material import KeyMaterial, KeyMetadata, material_fields
 from ..keytools import KeyTools, as_key_source
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
-from ..keytools.kms_protocols import RewrappingKms, VersionedKms
+from ..keytools.kms.common import claimed_version
+from ..keytools.kms_protocols import RewrappingKms
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 
@@ -34,8 +35,6 @@ __all__ = [
     "target_of",
     "with_material",
 ]
-
-_MOST_VERSIONS: Final = 10_000
 
 Target = Callable[[str, str | None], str | None]
 """A master key's name and the column (None: the footer) → the master key that is to wrap it; None leaves it alone."""
@@ -116,7 +115,6 @@ class Rewrapper:
         # Of files that are done at the same time, one asks the KMS, and the others wait for its answer.
         self._current: Cache[str | None] = Cache(math.inf, denial_lifetime=0)
         self._done: Cache[str] = Cache(math.inf, denial_lifetime=0)
-        self._versions: dict[tuple[int, str, str], str | None] = {}
 
     def calls_for(self, kms_url: str | None) -> KmsCalls:
         """The KMS that a file's keys are from. Raises KeyAccessError for one that is not allowed."""
@@ -136,39 +134,18 @@ class Rewrapper:
             self._pins.check(material.master_key, column)
             self._pins.check(new, column)
         if new == material.master_key:
-            had = self.version(material, calls)
+            had = self.version(material)
             if had is not None and had == self.current_version(new, calls):
                 return None
         return new
 
-    def version(self, material: KeyMaterial, calls: KmsCalls) -> str | None:
-        """The version of the master key that wraps it; None where that can't be told."""
-        place = id(calls), _wrapped(material), material.master_key
-        version = self._versions.get(place, "")
-        if version == "":
-            if len(self._versions) >= _MOST_VERSIONS:
-                self._versions.clear()
-            version = self._versions[place] = self._version(material, calls)
-        return version
-
-    def _version(self, material: KeyMaterial, calls: KmsCalls) -> str | None:
-        if not isinstance(calls.client, VersionedKms):
-            return None
-        try:
-            return calls.client.wrapping_version(_wrapped(material), material.master_key)
-        except KeyAccessError:
-            return None
+    def version(self, material: KeyMaterial) -> str | None:
+        """The version of the master key that wraps it, by the wrapped text; None where that names none."""
+        return claimed_version(_wrapped(material))
 
     def current_version(self, master_key: str, calls: KmsCalls) -> str | None:
         """The version that wraps now; asked for once."""
-
-        def ask() -> str | None:
-            client = calls.client
-            if not isinstance(client, VersionedKms):
-                return None
-            return calls.ask(lambda: client.current_version(master_key), master_key)
-
-        return self._current.get((id(calls), master_key), ask)
+        return self._current.get((id(calls), master_key), lambda: calls.describe(master_key).current)
 
     def wrapping(self, material: KeyMaterial, new: str) -> Wrapping:
         """What the KMS would be asked; equal for keys that share a KEK."""

@@ -230,7 +230,7 @@ class _One:
                 self._leave(held.column, error)
                 continue
             if log is not None:
-                log.say("wrap", held.column, new, self.rewrapper.version(material, self._calls))
+                log.say("wrap", held.column, new, self.rewrapper.version(material))
             text = with_material(held.text, material)
             if held.reference is None:
                 inside[bytes(held.text)] = text.encode()  # type: ignore[arg-type]  # inside the file it is bytes
@@ -241,7 +241,7 @@ class _One:
         if inside:
             self._write_inside(inside, before)
         self.report.keys = [
-            self._told(held, material.master_key, self.rewrapper.version(material, self._calls))
+            self._told(held, material.master_key, self.rewrapper.version(material))
             for held, material in done
             if held.reference not in lost
         ]
@@ -289,7 +289,7 @@ class _One:
 
     def _told(self, held: _Held, new: str, version: str | None) -> RewrappedKey:
         old = held.material
-        had = self.rewrapper.version(old, self._calls)
+        had = self.rewrapper.version(old)
         return RewrappedKey(held.column, old.master_key, had, new, version, held.reference is not None)
 
     def _leave(self, column: str | None, error: BloomsealError) -> None:

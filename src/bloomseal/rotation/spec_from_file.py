@@ -69,7 +69,7 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
 
 def _master_key(keys: ToolsFileKeys, key_metadata: bytes) -> str:
     try:
-        return keys.master_key_of(key_metadata)
+        return keys.describe(key_metadata).master_key
     except KeyAccessError as error:
         error.hint = "say what to seal with: encryption=, or --footer-key and --column-key"
         raise

@@ -10,7 +10,7 @@ from ..core.columns import nearest_entry
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..core.errors import BloomsealError, PolicyError
-from ..core.keys.protocols import CommittingKeys, ConfirmingKeys, FileKeys, KeyDescription, wrapped_by
+from ..core.keys.protocols import FileKeys, KeyDescription, wrapped_by
 from ..core.parquet.expectation import UNIQUE_BYTES, Expectation
 from ..core.parquet.footer import FileCrypto
 from ..core.parquet.schema import Leaf, Schema
@@ -173,7 +173,7 @@ class OutputKeys:
         Raises:
             KeyAccessError: the KMS wrapped other keys, or won't unwrap.
         """
-        if isinstance(self._source, ConfirmingKeys):
+        if self._source is not None:
             self._source.confirm()
 
     def store(self) -> None:
@@ -183,7 +183,7 @@ class OutputKeys:
 
     def committed(self) -> None:
         """The file has its name: a source may drop what only the file before it needed."""
-        if isinstance(self._source, CommittingKeys):
+        if self._source is not None:
             self._source.commit()
 
     def discard(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import bloomseal as bs
-from bloomseal.keytools import AuthenticatingKms
+from bloomseal.keytools import DescribingKms
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.vault import VaultKms
 from bloomseal.policy import Policy, TablePolicy
@@ -61,7 +61,7 @@ def test_a_file_under_an_rsa_key_is_refused_to_read_and_to_write(azure: AzureStu
 
 def test_a_client_that_cannot_tell_is_refused(tmp_path: Path) -> None:
     kms = InMemoryKms()
-    assert not isinstance(kms, AuthenticatingKms)
+    assert not isinstance(kms, DescribingKms)
     with pytest.raises(bs.PolicyError, match="does not tell"):
         bs.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet", encryption=policy(kms, next(iter(MASTER_KEYS))))
 
@@ -85,10 +85,10 @@ def test_vault_tells_by_the_keys_type() -> None:
         stub.new_key("pii")
         kms = VaultKms(f"http://{stub.address}", token="t")
         wrapped = kms.wrap_key(KEY, "pii")
-        assert kms.authenticates_writers(wrapped, "pii") is True
+        assert kms.describe("pii", wrapped).authenticates_writers is True
         for kind, answer in {"rsa-4096": False, "managed_key": None}.items():
-            stub.override = lambda _method, _path, kind=kind: (200, {"data": {"type": kind}})
-            assert kms.authenticates_writers(wrapped, "pii") is answer
+            stub.override = lambda _method, _path, kind=kind: (200, {"data": {"type": kind, "keys": {}}})
+            assert kms.describe("pii", wrapped).authenticates_writers is answer
 
 
 def test_aws_tells_by_the_keys_spec(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +104,6 @@ def test_aws_tells_by_the_keys_spec(monkeypatch: pytest.MonkeyPatch) -> None:
         kms = AwsKms("eu-central-1", endpoint=endpoint)
         for spec, answer in {"SYMMETRIC_DEFAULT": True, "RSA_2048": False}.items():
             made = admin.create_key(KeySpec=spec, KeyUsage="ENCRYPT_DECRYPT")["KeyMetadata"]["KeyId"]
-            assert kms.authenticates_writers("", made) is answer
+            assert kms.describe(made).authenticates_writers is answer
     finally:
         server.stop()

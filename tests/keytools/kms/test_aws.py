@@ -92,8 +92,8 @@ def test_ids_arns_and_aliases_name_keys(kms: AwsKms, admin: Any) -> None:
     alias_arn = made["Arn"].replace(f"key/{made['KeyId']}", alias)
     for name in (made["KeyId"], made["Arn"], alias, alias_arn):
         assert kms.unwrap_key(kms.wrap_key(KEY, name), name) == KEY
-        assert kms.key_state(name) is KeyState.ENABLED
-        assert kms.key_dates(name).created is not None
+        assert kms.describe(name).state is KeyState.ENABLED
+        assert kms.describe(name).created is not None
 
 
 def test_the_context_binds_the_master_keys_name(kms: AwsKms, admin: Any) -> None:
@@ -115,9 +115,9 @@ def test_rewrapping_stays_inside_and_moves_the_context(kms: AwsKms, admin: Any) 
 def test_a_rotation_is_dated(kms: AwsKms, admin: Any) -> None:
     name = admin.create_key()["KeyMetadata"]["KeyId"]
     wrapped = kms.wrap_key(KEY, name)
-    assert kms.key_dates(name).rotated is None
+    assert kms.describe(name).rotated is None
     admin.rotate_key_on_demand(KeyId=name)
-    dates = kms.key_dates(name)
+    dates = kms.describe(name)
     assert dates.rotated is not None
     assert dates.created is not None
     assert dates.rotated.tzinfo is not None
@@ -127,9 +127,9 @@ def test_a_rotation_is_dated(kms: AwsKms, admin: Any) -> None:
 def test_states(kms: AwsKms, admin: Any) -> None:
     name = admin.create_key()["KeyMetadata"]["KeyId"]
     admin.disable_key(KeyId=name)
-    assert kms.key_state(name) is KeyState.DISABLED
+    assert kms.describe(name).state is KeyState.DISABLED
     admin.schedule_key_deletion(KeyId=name, PendingWindowInDays=7)
-    assert kms.key_state(name) is KeyState.PENDING_DELETION
+    assert kms.describe(name).state is KeyState.PENDING_DELETION
 
 
 def test_key_tools_over_it_make_one_call_per_kek(kms: AwsKms, admin: Any) -> None:
@@ -279,13 +279,13 @@ def test_without_an_answer_there_is_no_yes(kms: AwsKms, admin: Any, tmp_path: Pa
 
 def test_it_tells_the_time_of_the_kms(kms: AwsKms, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     name = admin.create_key()["KeyMetadata"]["KeyId"]
-    told = kms.clock(name)
+    told = kms.describe(name).clock
     assert told is not None
     assert abs((datetime.now(UTC) - told).total_seconds()) < 60
     for head in ({}, {"date": "soon"}, {"date": "Sun, 01 Feb 2026 00:00:00 -0000"}):
         answer = {"KeyMetadata": {}, "ResponseMetadata": {"HTTPHeaders": head}}
         monkeypatch.setattr(kms._client, "describe_key", lambda answer=answer, **_: answer)
-        assert kms.clock(name) is None
+        assert kms.describe(name).clock is None
 
 
 def test_versions_are_key_materials(monkeypatch: pytest.MonkeyPatch, kms: AwsKms) -> None:
@@ -306,11 +306,14 @@ def test_versions_are_key_materials(monkeypatch: pytest.MonkeyPatch, kms: AwsKms
     monkeypatch.setattr(kms._client, "describe_key", lambda **_: {"KeyMetadata": described})
     monkeypatch.setattr(kms._client, "list_key_rotations", lambda **request: pages["Marker" in request])
     monkeypatch.setattr(kms._client, "decrypt", decrypt)
-    assert [(one.version, one.wraps, one.retired) for one in kms.versions("alias/pii")] == [
+    assert [(one.version, one.wraps, one.retired) for one in kms.describe("alias/pii").versions] == [
         ("a", False, day),
         ("b", True, None),
     ]
-    assert kms.identify("alias/pii", "a") == ("mrk-1234", "a")  # its replicas in other regions are the same key
+    assert kms.describe("alias/pii").identify("a") == (
+        "mrk-1234",
+        "a",
+    )  # its replicas in other regions are the same key
     assert kms.opened_by(base64.b64encode(b"blob").decode(), "alias/pii") == ("mrk-1234", "a")
     assert "KeyId" not in asked[0]
 

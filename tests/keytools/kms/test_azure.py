@@ -16,6 +16,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.azure import AzureKeyVault
+from bloomseal.keytools.kms.common import claimed_version, pack
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from support.vendor_stubs import AzureStub
 
@@ -79,16 +80,24 @@ def test_versions(kms: AzureKeyVault, server: AzureStub) -> None:
     server.new_key("pii")
     new = kms.wrap_key(KEY, "pii")
     versions = [version for version, _ in server.keys["pii"]]
-    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == versions
-    assert kms.current_version("pii") == versions[1]
+    assert [claimed_version(text) for text in (old, new)] == versions
+    assert kms.describe("pii").current == versions[1]
     assert kms.unwrap_key(old, "pii") == KEY
-    assert kms.key_dates("pii").rotated is not None
+    assert kms.describe("pii").rotated is not None
+
+
+def test_writers_are_authentic_by_the_version_that_wrapped(kms: AzureKeyVault) -> None:
+    """A key may have versions of both types; whoever has the public half of one names it, whichever is the latest."""
+    by_rsa = kms.wrap_key(KEY, "pii")
+    by_aes = pack(str(claimed_version(by_rsa)), bytes(24), algorithm="A256KW")
+    asked = [kms.describe("pii", wrapped).authenticates_writers for wrapped in (None, by_rsa, by_aes)]
+    assert asked == [False, False, True]
 
 
 def test_a_disabled_key(kms: AzureKeyVault, server: AzureStub) -> None:
     wrapped = kms.wrap_key(KEY, "pii")
     server.disabled.add("pii")
-    assert kms.key_state("pii") is KeyState.DISABLED
+    assert kms.describe("pii").state is KeyState.DISABLED
     for call in (lambda: kms.unwrap_key(wrapped, "pii"), lambda: kms.wrap_key(KEY, "pii")):
         with pytest.raises(KmsAccessError) as refused:
             call()

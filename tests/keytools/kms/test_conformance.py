@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import base64
 import os
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bloomseal.keytools import Keyring, KeyState, KmsAccessError, Problem
+from bloomseal.keytools import Keyring, KeyState, KmsAccessError, MasterKeyFacts, MasterVersion, Problem
+from bloomseal.keytools.kms.common import pack
 from bloomseal.keytools.kms.conformance import CHECKS, KmsClientConformance, Outcome, check_client
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
@@ -102,20 +103,21 @@ class _Shared(InMemoryKms):
 
 
 class _BadCapabilities(InMemoryKms):
-    def current_version(self, master_key_identifier: str) -> Any:
-        return "2"
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        return MasterKeyFacts(master_key_identifier, "2", KeyState.DISABLED, created=datetime(2026, 1, 1))
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> Any:
-        return "1"
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        return KeyState.DISABLED
-
-    def key_dates(self, master_key_identifier: str) -> Any:
-        raise ValueError("no idea")
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        return MasterVersion(master_key_identifier, "1")
 
     def rewrap_key(self, wrapped_key: str, master_key_identifier: str, new: str | None = None) -> str:
         return self.wrap_key(b"x" * 16, new or master_key_identifier)
+
+
+class _Misversioned(InMemoryKms):
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        return pack("1", super().wrap_key(key_bytes, master_key_identifier).encode())
+
+    describe, opened_by = _BadCapabilities.describe, _BadCapabilities.opened_by
 
 
 class _AlwaysBusy(InMemoryKms):
@@ -155,6 +157,12 @@ def test_the_bad_client_fails_its_check(name: str) -> None:
     mine = next(result for result in results if result.name == check.name)
     assert mine.outcome is Outcome.FAILED, results
     assert mine.detail
+
+
+def test_the_version_that_a_wrapping_claims_is_the_current_one() -> None:
+    results = check_client(_Misversioned(), "kc1")
+    mine = next(result for result in results if result.name == "tells_versions")
+    assert mine.detail == "the current version is 2, and a fresh wrapping says 1"
 
 
 def test_what_a_client_does_not_offer_is_skipped() -> None:

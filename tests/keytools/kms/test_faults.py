@@ -18,7 +18,8 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, Problem
+from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, MasterKeyFacts, MasterVersion, Problem
+from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.material.store import MAX_STORE_BYTES
 from support.stand_ins import InMemoryKms, PyArrowKms
 
@@ -327,10 +328,10 @@ class _Capricious(InMemoryKms):
     def change_marker(self) -> object:
         raise ValueError("hvs.secret")
 
-    def current_version(self, _: str) -> str:
+    def describe(self, *_: str | None) -> MasterKeyFacts:
         raise ValueError("hvs.secret")
 
-    def wrapping_version(self, *_: str) -> str:
+    def opened_by(self, *_: str) -> MasterVersion:
         raise ValueError("hvs.secret")
 
 
@@ -342,6 +343,52 @@ def test_optional_methods_that_fail() -> None:
     assert "hvs" not in str(caught.value)
     assert caught.value.__context__ is None
     assert tools.describe(metadata).wrapping_version is None
+    for ask in (lambda: tools.calls.describe("kc1"), lambda: tools.calls.opened_by("AAAA", "kc1")):
+        with pytest.raises(KmsAccessError, match="the client failed with ValueError") as caught:
+            ask()
+        assert "hvs" not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "version"),
+    [
+        ("vault:v3:AAAA", "3"),
+        ('{"masterKeyVersion":"3","encryptedKey":"AAAA"}', "3"),
+        ('{"masterKeyVersion":"03","encryptedKey":"AAAA"}', "3"),  # opens under version 3, too
+        ('{"masterKeyVersion":"5f2c","encryptedKey":"AAAA"}', "5f2c"),
+        ('{"masterKeyVersion":"NO_VERSION","encryptedKey":"AAAA"}', None),
+        ('{"masterKeyVersion":3}', None),
+        ('{"masterKeyVersion":"\\ud800"}', None),
+        ("[" * 100_000, None),
+        ("vault:v:AAAA", None),
+        ("AAAA", None),
+        ("", None),
+    ],
+)
+def test_the_version_that_a_wrapped_key_claims(wrapped: str, version: str | None) -> None:
+    assert claimed_version(wrapped) == version
+
+
+def test_what_no_client_tells_is_unknown() -> None:
+    """A client of two methods, and one whose answer is none of ours."""
+    calls = bs.KeyTools(InMemoryKms()).calls
+    assert calls.describe("kc1") == MasterKeyFacts("kc1")
+    with pytest.raises(KmsAccessError, match="does not tell which version"):
+        calls.opened_by(InMemoryKms().wrap_key(bytes(16), "kc1"), "kc1")
+
+    class Odd(InMemoryKms):
+        def describe(self, *_: str | None) -> dict[str, bool]:
+            return {"authenticates_writers": True}
+
+        def opened_by(self, *_: str) -> None:
+            return None
+
+    calls = bs.KeyTools(Odd()).calls
+    with pytest.raises(KmsAccessError, match="no MasterKeyFacts"):
+        calls.describe("kc1")
+    with pytest.raises(KmsAccessError, match="does not tell which version"):
+        calls.opened_by(InMemoryKms().wrap_key(bytes(16), "kc1"), "kc1")
 
 
 def test_a_wrapped_key_that_no_file_can_hold_is_refused() -> None:

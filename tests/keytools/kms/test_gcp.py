@@ -13,6 +13,7 @@ from google.cloud import kms as google_kms
 
 from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.gcp import GcpKms
 from bloomseal.rotation.keys import Rewrapper, mapped
@@ -51,12 +52,12 @@ class TestConformance(KmsClientConformance):
 
 def test_versions(kms: GcpKms, server: GcpStub) -> None:
     old = kms.wrap_key(KEY, "pii")
-    assert kms.key_dates("pii").rotated is None
+    assert kms.describe("pii").rotated is None
     server.new_key("pii")
     new = kms.wrap_key(KEY, "pii")
-    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "2"]
-    assert kms.current_version("pii") == "2"
-    dates = kms.key_dates("pii")
+    assert [claimed_version(text) for text in (old, new)] == ["1", "2"]
+    assert kms.describe("pii").current == "2"
+    dates = kms.describe("pii")
     assert dates.created is not None
     assert dates.rotated is not None
     assert (dates.created.day, dates.rotated.day) == (1, 2)
@@ -73,7 +74,7 @@ def test_versions(kms: GcpKms, server: GcpStub) -> None:
 def test_states(kms: GcpKms, server: GcpStub, state: str, meant: KeyState, problem: Problem) -> None:
     wrapped = kms.wrap_key(KEY, "pii")
     server.states["pii", 1] = state
-    assert kms.key_state("pii") is meant
+    assert kms.describe("pii").state is meant
     with pytest.raises(KmsAccessError) as refused:
         kms.unwrap_key(wrapped, "pii")
     assert refused.value.problem is problem
@@ -122,7 +123,7 @@ def test_uris_that_are_none(uri: str) -> None:
 
 
 def test_its_symmetric_keys_authenticate_writers(kms: GcpKms) -> None:
-    assert kms.authenticates_writers(kms.wrap_key(KEY, "pii"), "pii") is True
+    assert kms.describe("pii", kms.wrap_key(KEY, "pii")).authenticates_writers is True
 
 
 def test_a_new_wrapping_is_compared(kms: GcpKms, monkeypatch: pytest.MonkeyPatch) -> None:

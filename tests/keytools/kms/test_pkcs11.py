@@ -19,7 +19,8 @@ import pytest
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools import FileRef, KeyState, KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms
 from support.signing import signs_a_bundle
@@ -126,16 +127,16 @@ def test_the_mechanism_is_what_the_key_allows(kms: Pkcs11Kms, make_key: Any) -> 
 def test_versions_by_label(kms: Pkcs11Kms, make_key: Any) -> None:
     make_key("pii", START_DATE=datetime.date(2025, 1, 2))
     old = kms.wrap_key(KEY, "pii")
-    assert kms.current_version("pii") == "1"
+    assert kms.describe("pii").current == "1"
     make_key("pii:v2", START_DATE=datetime.date(2026, 3, 4))
     make_key("pii:v10")
     make_key("piiv3")
-    assert kms.current_version("pii") == "10"
+    assert kms.describe("pii").current == "10"
     new = kms.wrap_key(KEY, "pii")
-    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "10"]
+    assert [claimed_version(text) for text in (old, new)] == ["1", "10"]
     assert kms.unwrap_key(old, "pii") == kms.unwrap_key(new, "pii") == KEY
     # SoftHSM takes the attribute and fails when asked for it; what a token doesn't tell is None.
-    assert kms.key_dates("pii") == KeyDates(created=None, rotated=None)
+    assert (kms.describe("pii").created, kms.describe("pii").rotated) == (None, None)
 
 
 def test_two_keys_of_one_label_are_no_version(kms: Pkcs11Kms, make_key: Any) -> None:
@@ -144,7 +145,7 @@ def test_two_keys_of_one_label_are_no_version(kms: Pkcs11Kms, make_key: Any) -> 
     make_key("pii:v2")
     wrapped = kms.wrap_key(KEY, "pii")
     make_key("pii:v2")
-    for use in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.unwrap_key(wrapped, "pii"), lambda: kms.versions("pii")):
+    for use in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.unwrap_key(wrapped, "pii"), lambda: kms.describe("pii")):
         with pytest.raises(KmsAccessError, match="two keys of the token are labelled 'pii:v2'") as failure:
             use()
         assert failure.value.problem is Problem.INVALID
@@ -166,7 +167,7 @@ def test_a_key_that_may_do_nothing_is_disabled(kms: Pkcs11Kms, make_key: Any) ->
     with pytest.raises(KmsAccessError) as refused:
         kms.wrap_key(KEY, "off")
     assert refused.value.problem is Problem.DISABLED
-    assert (kms.key_state("off"), kms.key_state("on")) == (KeyState.DISABLED, KeyState.ENABLED)
+    assert (kms.describe("off").state, kms.describe("on").state) == (KeyState.DISABLED, KeyState.ENABLED)
 
 
 def test_a_wrong_pin_is_denied_and_not_shown(module: str, make_key: Any) -> None:
@@ -200,7 +201,7 @@ def test_a_client_logs_in_by_itself(module: str, make_key: Any, tmp_path: Path) 
     body = """
         kms = client_for({uri!r})
         assert kms.unwrap_key(kms.wrap_key(bytes(32), "pii"), "pii") == bytes(32)
-        print(kms.key_state("pii"))
+        print(kms.describe("pii").state)
     """
     assert in_another_process(module, body.format(uri=uri), **{PIN_VARIABLE: PIN}) == "enabled"
     assert in_another_process(module, body.format(uri=f"{uri}&pin-source=file:{tmp_path / 'pin'}")) == "enabled"
@@ -235,7 +236,7 @@ def test_a_version_is_told_by_opening(kms: Pkcs11Kms, make_key: Any, tmp_path: P
     spec = EncryptionSpec(footer_key="pii", keys=keys, plaintext_footer=True)
     write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
     make_key("pii:v2")
-    assert [(one.version, one.wraps) for one in kms.versions("pii")] == [("1", False), ("2", True)]
+    assert [(one.version, one.wraps) for one in kms.describe("pii").versions] == [("1", False), ("2", True)]
     assert may_destroy("pii", "1", tmp_path, keys=keys, after=0).answer == "no"
     sidecar = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
     text = sidecar.read_text()
@@ -252,6 +253,13 @@ def test_a_labelled_version_is_one_key_by_both_its_names(kms: Pkcs11Kms, make_ke
     write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
     assert may_destroy("pii", "2", tmp_path, keys=KeyTools(kms), after=0).answer == "no"
     assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0).answer == "yes"
+    assert may_destroy("pii:v2", None, tmp_path, keys=KeyTools(kms), after=0).answer == "no"
+    # A version of its own makes it no other key.
+    make_key("pii:v2:v2")
+    write_table(pa.table({"ssn": ["1"]}), tmp_path / "b.parquet", encryption=spec)
+    (tmp_path / "a.parquet").unlink()
+    answer = may_destroy("pii:v2", None, tmp_path, keys=KeyTools(kms), after=0)
+    assert (answer.answer, answer.needed_by) == ("no", [str(tmp_path / "b.parquet")])
     # Without CKA_START_DATE the token does not tell since when.
     assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms)).answer == "unknown"
 

@@ -27,6 +27,7 @@ from bloomseal.keytools import (
     Problem,
     client_for,
 )
+from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.vault import VaultKms
 from support.signing import signs_a_bundle
@@ -69,14 +70,14 @@ def test_versions(kms: VaultKms, server: VaultStub) -> None:
     server.new_key("pii")
     new = kms.rewrap_key(old, "pii")
     assert ("POST", "/v1/transit/rewrap/pii") in server.requests  # the engine did it, not this process
-    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "2"]
-    assert kms.current_version("pii") == "2"
+    assert [claimed_version(text) for text in (old, new)] == ["1", "2"]
+    assert kms.describe("pii").current == "2"
     assert kms.unwrap_key(old, "pii") == kms.unwrap_key(new, "pii") == KEY
-    dates = kms.key_dates("pii")
+    dates = kms.describe("pii")
     assert dates.created is not None
     assert dates.rotated is not None
     assert dates.created < dates.rotated
-    assert kms.key_state("pii") is KeyState.ENABLED
+    assert kms.describe("pii").state is KeyState.ENABLED
 
 
 def test_a_version_below_the_allowed_is_disabled(kms: VaultKms, server: VaultStub) -> None:
@@ -139,7 +140,7 @@ def test_every_refusal_has_its_meaning(
 
 def test_an_answer_without_its_fields_is_no_answer(kms: VaultKms, server: VaultStub) -> None:
     server.override = lambda *_: (200, {"data": {}})
-    for call in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.current_version("pii")):
+    for call in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.describe("pii").current):
         with pytest.raises(KmsAccessError):
             call()
     server.override = lambda *_: (200, {"data": {"plaintext": ""}})
@@ -182,7 +183,7 @@ def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path
     spec = EncryptionSpec(footer_key="health", column_keys={"ssn": "pii"}, keys=keys, plaintext_footer=True)
     write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
     server.new_key("pii")
-    versions = kms.versions("pii")
+    versions = kms.describe("pii").versions
     assert [(one.version, one.wraps) for one in versions] == [("1", False), ("2", True)]
     assert versions[0].retired is not None
     sidecar = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
@@ -205,9 +206,9 @@ def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path
 
 def test_it_tells_the_time_of_the_server(kms: VaultKms, server: VaultStub) -> None:
     server.time = 1_767_225_600
-    assert kms.clock("pii") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert kms.describe("pii").clock == datetime(2026, 1, 1, tzinfo=UTC)
     server.time = None
-    assert kms.clock("pii") is None
+    assert kms.describe("pii").clock is None
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa-p256", "ecdsa-p384"])

@@ -61,7 +61,7 @@ def check_evidence(
     if told.get("version") not in (ALL_VERSIONS, str(version)):
         raise refuse(f"it is about version {told.get('version')!r}")
     began, fingerprints = _moment(told, refuse), told.get("fingerprints")
-    for one in keyring.versions(name):
+    for one in keyring.describe(name).versions or ():
         if version is not None and one.version != str(version):
             continue
         if one.wraps:

@@ -12,16 +12,13 @@ from ...core.errors import BloomsealError, UsageError
 from ...core.keys.access import shown
 from ...core.spelling import nearest
 from ...keytools import (
-    ClockedKms,
     Keyring,
     KeyState,
     KeyTools,
     KmsAccessError,
     MasterVersion,
     Problem,
-    StatefulKms,
     VersionFacts,
-    WitnessKms,
 )
 from .answer import ALL_VERSIONS, Reason
 
@@ -40,6 +37,7 @@ class Question:
     Attributes:
         master_key, version: as they were given; version None for all.
         real: the same, by the KMS's own names.
+        same: the versions in question, by all names that they have as versions of other keys too.
         reasons: what already stands against a *yes*.
         retired, wait_until, kms, keyring, fingerprints: as `Destruction` has them.
     """
@@ -47,6 +45,7 @@ class Question:
     master_key: str
     version: str | None
     real: MasterVersion
+    same: frozenset[MasterVersion] = frozenset()
     reasons: tuple[Reason, ...] = ()
     retired: datetime | None = None
     wait_until: datetime | None = None
@@ -56,7 +55,7 @@ class Question:
 
     def is_about(self, found: MasterVersion) -> bool:
         """Is this the version in question, or one of them?"""
-        return found.key == self.real.key and self.real.version in (None, found.version)
+        return found in self.same or (found.key == self.real.key and self.real.version in (None, found.version))
 
 
 def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: float, now: datetime) -> Question:
@@ -77,30 +76,29 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
     if tools is None:
         return _doubted(plain, place, "no KMS was asked, so that nobody knows which version each wrapped key is under")
     calls = tools.calls
-    if not isinstance(tools.kms, WitnessKms):
-        return _doubted(plain, place, f"{calls.name} does not tell which version opens a wrapped key")
     try:
-        versions = calls.versions(master_key)
-        _check(version, versions, master_key, calls.name)
-        real = calls.identify(master_key, version)
-        clock = _clock(tools, master_key)
+        facts = calls.describe(master_key)
     except KmsAccessError as error:
         if error.problem is Problem.UNKNOWN:
             raise UsageError(error.what, hint=_known_names(tools, master_key)) from None
         return _doubted(plain, place, error.what)
-    except UsageError:
-        raise
     except BloomsealError as error:
         return _doubted(plain, place, error.what)
-    meant = [one for one in versions if version in (None, one.version)]
-    if not versions and _wraps(tools, master_key):
+    if facts.versions is None:
+        return _doubted(plain, place, f"{calls.name} does not tell which version opens a wrapped key")
+    _check(version, facts.versions, master_key, calls.name)
+    meant = [one for one in facts.versions if version in (None, one.version)]
+    if not meant and facts.state in (None, KeyState.ENABLED):
+        # A key whose versions nobody lists wraps new keys, unless the KMS says that it is not enabled.
         meant = [VersionFacts(ALL_VERSIONS, wraps=True)]
-    reason, retired, wait_until = _writers(meant, after, now if clock is None else min(now, clock))
+    # The KMS has dated the versions: were our clock ahead of its own, the wait would end before its end.
+    reason, retired, wait_until = _writers(meant, after, min(now, facts.clock or now))
     ring = tools.kms if isinstance(tools.kms, Keyring) else None
     return Question(
         master_key,
         version,
-        real,
+        facts.identify(version),
+        frozenset(facts.identify(one.version) for one in meant),
         () if reason is None else (Reason("unknown", place, reason),),
         retired,
         wait_until,
@@ -111,7 +109,7 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
 
 
 def _doubted(question: Question, place: str, why: str) -> Question:
-    return Question(question.master_key, question.version, question.real, (Reason("unknown", place, why),))
+    return Question(question.master_key, question.version, question.real, reasons=(Reason("unknown", place, why),))
 
 
 def _check(version: str | None, versions: Iterable[VersionFacts], master_key: str, kms: str) -> None:
@@ -128,22 +126,6 @@ def _known_names(tools: KeyTools, master_key: str) -> str:
     if isinstance(tools.kms, Keyring):
         return f"one of {', '.join(nearest(master_key, (key.name for key in tools.kms.list())))}"
     return "check the name, and which KMS it is in"
-
-
-def _wraps(tools: KeyTools, master_key: str) -> bool:
-    """Does a key whose versions nobody lists wrap new keys? It may, unless the KMS says that it is not enabled."""
-    try:
-        return not isinstance(tools.kms, StatefulKms) or tools.kms.key_state(master_key) is KeyState.ENABLED
-    except Exception:
-        return True
-
-
-def _clock(tools: KeyTools, master_key: str) -> datetime | None:
-    """The time by the KMS, which has dated the versions: were ours ahead of it, the wait would end before its end."""
-    kms = tools.kms
-    if not isinstance(kms, ClockedKms):
-        return None
-    return tools.calls.ask(lambda: kms.clock(master_key), master_key)
 
 
 def _writers(

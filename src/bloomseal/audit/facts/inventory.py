@@ -237,7 +237,7 @@ def scanner_for(
     source = tools_behind(keys)
     tools = source if isinstance(source, KeyTools) else None
     asked = Witness(tools) if witness and tools is not None else None
-    kms = Kms(None if tools is None else tools.kms, dated=policies.dated, witness=asked)
+    kms = Kms(None if tools is None else tools.calls, dated=policies.dated, witness=asked)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
     return Scanner(

@@ -5,14 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
-import re
 import sys
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from ...core.cached import cached_property
 from ...core.encryption import SecretKey
@@ -21,7 +18,9 @@ from ...core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...core.keys.protocols import KeyRetriever
 from ...core.storage.ref import FileRef
 from ...keytools import Keyring, KmsAccessError, MasterVersion
-from ...keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
+from ...keytools.kms.calls import KmsCalls
+from ...keytools.kms.common import claimed_version
+from ...keytools.kms_protocols import MasterKeyFacts
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
 from .witness import Witness
@@ -30,7 +29,6 @@ __all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]
 
 _WRAPPING_BYTES: Final = 12 + 16
 _OUTAGES: Final = 3
-_VAULT: Final = re.compile(r"vault:v(\d{1,9}):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +110,13 @@ class KeyFacts:
         own = None if material.kms_instance_url in (None, "", DEFAULT_INSTANCE) else material.kms_instance_url
         wrapped = material.wrapped_kek or material.wrapped_dek
         told = kms.witness.opened_by(wrapped, material.master_key, own or url) if kms.witness is not None else None
-        version = kms.version(wrapped, material.master_key)
         return cls(
             where,
             _once(key_id),
             f"wrapped {_digest(material.wrapped_dek.encode())}",
             wrapped_bits,
             _once(material.master_key),
-            _once(version),
+            _once(claimed_version(wrapped)),
             _once(material.kek_id),
             own,
             opened_by=told if isinstance(told, MasterVersion) else None,
@@ -134,10 +131,7 @@ class KeyFacts:
 
     def refused(self, error: BloomsealError) -> KeyFacts:
         """The key could not be had."""
-        state = None
-        if isinstance(error, KmsAccessError) and error.problem.value in ("disabled", "destroyed", "unknown"):
-            state = error.problem.value
-        return replace(self, problem=self.problem or error.what, state=state)
+        return replace(self, problem=self.problem or error.what, state=_state_by(error))
 
 
 class SidecarView:
@@ -179,29 +173,17 @@ class Kms:
     """A KMS client's answers about master keys; each question is asked once.
 
     Args:
-        client: None where there is none; versions are then read from the wrapped keys of known clients.
+        calls: to the client; None where there is none.
         dated: also ask when versions were made.
         witness: also ask which version opens each wrapped key.
     """
 
-    def __init__(self, client: Any = None, *, dated: bool = False, witness: Witness | None = None) -> None:
+    def __init__(self, calls: KmsCalls | None = None, *, dated: bool = False, witness: Witness | None = None) -> None:
         self.witness = witness
-        self._client = client
-        # Asked for each key, where isinstance with a protocol takes longer than all the rest.
-        self._versioned = client if isinstance(client, VersionedKms) else None
+        self._calls = calls
+        self._client = calls and calls.client
         self._dated = dated
-        self._dates: dict[tuple[str, str | None], datetime | None] = {}
-        self._states: dict[str, str | None] = {}
-        self._currents: dict[str, str | None] = {}
-
-    def version(self, wrapped: str, master_key: str) -> str | None:
-        """The master key's version that wrapped this blob. Costs no call."""
-        if self._versioned is not None:
-            try:
-                return self._versioned.wrapping_version(wrapped, master_key)
-            except BloomsealError:
-                pass
-        return _claimed(wrapped)
+        self._described: dict[str, tuple[MasterKeyFacts, str | None]] = {}
 
     @property
     def names_local_versions(self) -> bool:
@@ -214,79 +196,34 @@ class Kms:
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""
-        if self._client is None or facts.master_key is None:
+        if self._calls is None or facts.master_key is None:
             return facts
-        state = facts.state or self._state(facts.master_key)
-        current = self._current(facts.master_key)
+        told, state = self._told(facts.master_key, self._calls)
+        state = facts.state or state
         if not self._dated:
-            return replace(facts, state=state, current=current)
-        since = self._since(facts.master_key, facts.version)
+            return replace(facts, state=state, current=told.current)
+        since = told.since(facts.version)
         # The policy limits ages: one that nobody tells is kept by nobody.
         doubts = () if since is not None else (f"the KMS does not tell the age of master key {facts.master_key}",)
-        return replace(facts, state=state, current=current, version_since=since, doubts=doubts)
+        return replace(facts, state=state, current=told.current, version_since=since, doubts=doubts)
 
-    def _state(self, master_key: str) -> str | None:
-        if master_key not in self._states:
-            state = None
-            if isinstance(self._client, StatefulKms):
-                try:
-                    state = self._client.key_state(master_key).value
-                except KmsAccessError as error:
-                    state = error.problem.value if error.problem.value in ("disabled", "destroyed", "unknown") else None
-                except Exception:
-                    state = None  # a KMS that does not answer is no finding about the file
-            self._states[master_key] = state
-        return self._states[master_key]
-
-    def _current(self, master_key: str) -> str | None:
-        if master_key not in self._currents:
-            current = None
-            if isinstance(self._client, VersionedKms):
-                try:
-                    current = self._client.current_version(master_key)
-                except Exception:
-                    current = None  # who may unwrap need not be allowed to ask this
-            self._currents[master_key] = current
-        return self._currents[master_key]
-
-    def _since(self, master_key: str, version: str | None) -> datetime | None:
-        name = (master_key, version)
-        if name not in self._dates:
+    def _told(self, master_key: str, calls: KmsCalls) -> tuple[MasterKeyFacts, str | None]:
+        """What the KMS tells of a master key, and its state."""
+        if master_key not in self._described:
             try:
-                self._dates[name] = self._asked(master_key, version)
-            except Exception:
-                self._dates[name] = None
-        return self._dates[name]
-
-    def _asked(self, master_key: str, version: str | None) -> datetime | None:
-        if isinstance(self._client, Keyring):
-            key = next((key for key in self._client.list() if key.name == master_key), None)
-            made = (one.created for one in key.versions if str(one.version) == version) if key else iter(())
-            return next(made, None)
-        if not isinstance(self._client, DatedKms):
-            return None
-        dates = self._client.key_dates(master_key)
-        if dates.rotated is None or version is None:
-            return dates.created
-        current = self._client.current_version(master_key) if isinstance(self._client, VersionedKms) else None
-        if version == current:
-            return dates.rotated
-        # An older version: made at some time before the latest rotation. The latest possible day raises no false alarm.
-        return dates.created if version == "1" else dates.rotated
+                told = calls.describe(master_key)
+                state = told.state and told.state.value
+            except BloomsealError as error:
+                # That a KMS does not answer, or that it may not be asked, is no finding about the file.
+                told, state = MasterKeyFacts(master_key), _state_by(error)
+            self._described[master_key] = told, state
+        return self._described[master_key]
 
 
-@lru_cache(maxsize=1024)
-def _claimed(wrapped: str) -> str | None:
-    """The version that a wrapped key names; one KEK serves many files."""
-    if (match := _VAULT.match(wrapped)) is not None:
-        return match[1]
-    try:
-        fields = json.loads(wrapped) if wrapped.startswith("{") else None
-    except (ValueError, RecursionError):
-        return None
-    found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
-    # parquet-java's word for a KMS that does not count versions
-    return found if isinstance(found, str) and found != "NO_VERSION" else None
+def _state_by(error: BloomsealError) -> str | None:
+    """The master key's state, where a refusal tells it."""
+    told = error.problem.value if isinstance(error, KmsAccessError) else None
+    return told if told in ("disabled", "destroyed", "unknown") else None
 
 
 def _once(text: str | None) -> str | None:

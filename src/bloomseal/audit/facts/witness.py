@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 
 from ...core.errors import BloomsealError
-from ...keytools import KeyTools, MasterVersion
+from ...keytools import KeyTools, MasterKeyFacts, MasterVersion
 
 __all__ = ["Witness"]
 
@@ -22,7 +22,7 @@ class Witness:
     def __init__(self, tools: KeyTools) -> None:
         self._tools = tools
         self._opened: dict[tuple[str, str | None, bytes], MasterVersion | str] = {}
-        self._names: dict[tuple[str, str | None, str | None], MasterVersion | None] = {}
+        self._names: dict[tuple[str, str | None], MasterKeyFacts | None] = {}
 
     def opened_by(self, wrapped: str, master_key: str, url: str | None) -> MasterVersion | str:
         """The key and version that open `wrapped`; a text where nobody can tell, and why.
@@ -42,10 +42,11 @@ class Witness:
 
     def identify(self, master_key: str, version: str | None, url: str | None) -> MasterVersion | None:
         """The key and version that these names stand for; None where the KMS does not know them, or does not tell."""
-        name = master_key, version, url
+        name = master_key, url
         if name not in self._names:
             try:
-                self._names[name] = self._tools.calls_for(url).identify(master_key, version)
+                self._names[name] = self._tools.calls_for(url).describe(master_key)
             except BloomsealError:
                 self._names[name] = None
-        return self._names[name]
+        known = self._names[name]
+        return None if known is None else known.identify(version)

@@ -197,7 +197,7 @@ def destroy(
             "--evidence FILE; or --without-evidence",
         )
     ring = open_keyring(_path(path), passphrase_file)
-    versions = ring.versions(name)
+    versions = ring.describe(name).versions or ()
     if not (doomed := [one for one in versions if number in (None, int(one.version))]):
         raise UsageError(
             f"{name!r} has no version {number}", hint=f"one of {', '.join(one.version for one in versions)}"

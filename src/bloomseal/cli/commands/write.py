@@ -21,7 +21,7 @@ from ...core.parquet.footer import Footer
 from ...core.parquet.layout import read_tail
 from ...core.storage.source import Source
 from ...keytools import KeyTools
-from ...keytools.kms_protocols import KeyState, StatefulKms
+from ...keytools.kms_protocols import KeyState
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec, encryption_for
@@ -259,9 +259,9 @@ def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str
     for column in encryption.column_keys or {}:
         leaves.below(column)
     tools = encryption.keys if isinstance(encryption.keys, KeyTools) else getattr(encryption.keys, "tools", None)
-    if tools is not None and isinstance(tools.kms, StatefulKms):
+    if tools is not None:
         for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
-            if (state := tools.kms.key_state(name)) is not KeyState.ENABLED:
+            if (state := tools.calls.describe(name).state) not in (None, KeyState.ENABLED):
                 raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
 
 

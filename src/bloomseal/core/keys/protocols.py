@@ -13,21 +13,23 @@ from ..errors import BloomsealError
 from ..storage.ref import FileRef
 
 __all__ = [
-    "CommittingKeys",
-    "ConfirmingKeys",
     "FileKeys",
     "KeyDescription",
     "KeyRetriever",
     "KeySource",
     "KmsClient",
-    "PlacedKeys",
     "wrapped_by",
 ]
 
 
 @runtime_checkable
 class KeyRetriever(Protocol):
-    """Key metadata → data key. The reader needs no more than this."""
+    """Key metadata → data key. The reader needs no more than this.
+
+    One that knows which columns have keys of their own also has ``check_under_footer_key(key_metadata, column)``. It is
+    called where a column says that it is under the footer key, whose key metadata this is, and raises PolicyError if it
+    was to be under a key of its own. One that doesn't know leaves it to the file.
+    """
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
         """The data key.
@@ -38,19 +40,6 @@ class KeyRetriever(Protocol):
 
         Raises:
             KeyAccessError: the key can't be had. Any other exception is taken for a failing retriever.
-        """
-        ...
-
-
-@runtime_checkable
-class PlacedKeys(Protocol):
-    """A retriever that knows which columns have keys of their own. One that doesn't leaves it to the file."""
-
-    def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:
-        """A column says that it is under the footer key, whose key metadata this is.
-
-        Raises:
-            PolicyError: it was to be under a key of its own.
         """
         ...
 
@@ -70,20 +59,20 @@ class FileKeys(Protocol):
         """
         ...
 
+    def confirm(self) -> None:
+        """Called before a new file takes the place of the one that it was made from: do the keys that somebody else
+        has wrapped lead back to the keys?
+
+        Raises:
+            KeyAccessError: they don't, or it can't be told.
+        """
+        ...
+
     def store(self) -> None:
         """Make key material that lives outside the file durable. Call it after the last `new_key` and before the data
         file is renamed into place: a file without its material can't be read, material without its file harms nobody.
         """
         ...
-
-    def discard(self) -> None:
-        """Writing failed: undo what `store` left behind. May be called at any time, also twice."""
-        ...
-
-
-@runtime_checkable
-class CommittingKeys(Protocol):
-    """Keys of one file that keep material beside it, which only the file's predecessor may need."""
 
     def commit(self) -> None:
         """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
@@ -91,18 +80,8 @@ class CommittingKeys(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class ConfirmingKeys(Protocol):
-    """Keys of one file that somebody else has wrapped."""
-
-    def confirm(self) -> None:
-        """Called before a new file takes the place of the one that it was made from: do the wrapped keys lead back to
-        the keys?
-
-        Raises:
-            KeyAccessError: they don't, or it can't be told.
-        """
+    def discard(self) -> None:
+        """Writing failed: undo what `store` left behind. May be called at any time, also twice."""
         ...
 
 
@@ -121,6 +100,9 @@ class KmsClient(Protocol):
 
     Clients of Bloomseal raise `KmsAccessError`. Of foreign ones, PermissionError is read as *denied*, LookupError as
     *unknown*, TimeoutError and ConnectionError as *unreachable*; anything else as a failure, without its message.
+
+    One that notices, at no cost, that its keys have changed also has ``change_marker()``: some value that differs from
+    an earlier one if keys were made, rotated, disabled or destroyed in between. Cached keys are then asked for again.
     """
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
@@ -143,8 +125,7 @@ class KeyDescription:
         is_footer_key: as the material says.
         kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
         kms_instance_url: the KMS's address by the writer's account; footer keys only.
-        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text
-            alone.
+        wrapping_version: the master key's version that wrapped the key, where the wrapped text claims one.
     """
 
     master_key: str

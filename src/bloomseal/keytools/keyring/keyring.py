@@ -22,7 +22,7 @@ from ...core.keys.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ...core.storage.local import NO_NAME, can_name, identity, need_own, read_small
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement
-from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
+from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
@@ -231,42 +231,19 @@ class Keyring:
             self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
         )
 
-    def current_version(self, master_key_identifier: str) -> str:
-        """The version that `wrap_key` uses."""
-        return str(self._key(master_key_identifier, self._load()).current.version)
-
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        """The version that wrapped this blob, by its own account."""
-        return str(parse(wrapped_key, master_key_identifier)[0])
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """The current version's state."""
-        return self._key(master_key_identifier, self._load()).state
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """When the first and the current version were made."""
-        key = self._key(master_key_identifier, self._load())
-        return KeyDates(created=key.created, rotated=key.rotated)
-
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """All versions. When a current one was disabled the file does not say; not later than it was last changed."""
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """All that the file tells. When a current version was disabled it does not say; not later than it was last
+        changed.
+        """
         keys = self._load()
         assert self._seen is not None  # noqa: S101  # set by what has just been loaded
         changed = datetime.fromtimestamp(self._seen[3] / 1e9, UTC)
         return facts(self._key(master_key_identifier, keys), changed)
 
-    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """As they are: a keyring has one name for a key."""
-        return MasterVersion(self._key(master_key_identifier, self._load()).name, version)
-
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
         """The version whose key opens it, disabled ones too."""
         key = self._key(master_key_identifier, self._load())
         return MasterVersion(key.name, str(witness(key, wrapped_key)))
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
-        """True: its keys are symmetric."""
-        return True
 
     def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
         """As `LocalKeyKms`. There versions begin at 0, here at 1."""

@@ -11,7 +11,7 @@ from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unwrap_locally
-from ..kms_protocols import KeyState, VersionFacts
+from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from .keyfile import KeyVersion, MasterKey
 
 __all__ = ["KMS", "binding", "facts", "find", "parse", "usable", "witness"]
@@ -75,18 +75,26 @@ def witness(key: MasterKey, wrapped_key: str) -> int:
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
 
 
-def facts(key: MasterKey, changed: datetime) -> tuple[VersionFacts, ...]:
-    """All versions, as `WitnessKms` has them.
+def facts(key: MasterKey, changed: datetime) -> MasterKeyFacts:
+    """What a keyring tells of a master key.
 
     Args:
         changed: when the keyring was last changed; the latest moment at which its current version can have been
             disabled.
     """
-    told = []
+    versions = []
     for version, later in zip(key.versions, (*key.versions[1:], None), strict=True):
         wraps = later is None and version.state is KeyState.ENABLED
         retired = later.created if later is not None else None if wraps else changed
-        told.append(
-            VersionFacts(str(version.version), wraps, retired, version.key.fingerprint if version.key else None)
-        )
-    return tuple(told)
+        fingerprint = version.key.fingerprint if version.key else None
+        name = str(version.version)
+        versions.append(VersionFacts(name, wraps, retired, fingerprint, version.created, version.state, version.bits))
+    return MasterKeyFacts(
+        key.name,
+        str(key.current.version),
+        key.state,
+        key.created,
+        key.rotated,
+        tuple(versions),
+        authenticates_writers=True,  # its keys are symmetric
+    )

@@ -24,7 +24,7 @@ from ...core.errors import UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import unb64
-from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
+from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 
@@ -179,38 +179,38 @@ class AwsKms(NeverPickled):
         answer = self._call("sign", key, "Signature", **request)
         return bytes(answer["Signature"])
 
-    def current_version(self, master_key_identifier: str) -> str | None:
-        """The id of the current key material."""
-        return self._describe(master_key_identifier).get("CurrentKeyMaterialId")
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """By DescribeKey, which takes ids, ARNs and aliases for one key, and by ListKeyRotations where that is allowed.
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str | None:  # noqa: ARG002
-        """None: AWS tells it with a decryption only, not from the text."""
-        return None
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """By DescribeKey. Whatever is neither enabled nor to be deleted counts as disabled: it can't be used."""
-        return _STATES.get(self._describe(master_key_identifier).get("KeyState", ""), KeyState.DISABLED)
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
-        """By DescribeKey: what an asymmetric key unwraps anybody may have wrapped."""
-        spec = self._describe(master_key_identifier).get("KeySpec")
-        return None if spec is None else bool(spec == "SYMMETRIC_DEFAULT")
-
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """Its key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of
-        disabling.
+        Versions are key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of
+        disabling. A state that is neither enabled nor to be deleted counts as disabled: the key can't be used. An
+        asymmetric key authenticates no writers, and the clock is the head of the answer's.
         """
-        described = self._describe(master_key_identifier)
-        enabled, current = described.get("KeyState") == "Enabled", described.get("CurrentKeyMaterialId")
-        # The first material was never rotated to: it has no date.
-        listed = sorted(self._rotations(described["Arn"]), key=lambda one: one.get("RotationDate", _LONG_AGO))
+        answer = self._call("describe_key", master_key_identifier, "KeyMetadata")
+        described: dict[str, Any] = answer["KeyMetadata"]
+        arn = described.get("Arn", master_key_identifier)
+        state, current = described.get("KeyState", ""), described.get("CurrentKeyMaterialId")
+        # The first material was never rotated to: it has no date. The listing knows no aliases.
+        listed = sorted(self._rotations(arn), key=lambda one: one.get("RotationDate", _LONG_AGO))
         known = {one["KeyMaterialId"]: one.get("RotationDate") for one in listed if "KeyMaterialId" in one}
         if current is not None:
             known.setdefault(current, None)
         ends = [*list(known.values())[1:], None]
-        return tuple(
-            VersionFacts(name, enabled and name == current, None if name == current else end)
-            for name, end in zip(known, ends, strict=False)
+        spec = described.get("KeySpec")
+        return MasterKeyFacts(
+            _key_of(arn),
+            current,
+            _STATES.get(state, KeyState.DISABLED),
+            described.get("CreationDate"),
+            max((one["RotationDate"] for one in listed if "RotationDate" in one), default=None),
+            tuple(
+                VersionFacts(
+                    name, state == "Enabled" and name == current, None if name == current else end, created=made
+                )
+                for (name, made), end in zip(known.items(), ends, strict=False)
+            ),
+            None if spec is None else bool(spec == "SYMMETRIC_DEFAULT"),
+            _moment(answer),
         )
 
     def _rotations(self, arn: str) -> list[dict[str, Any]]:
@@ -229,10 +229,6 @@ class AwsKms(NeverPickled):
                 raise
             return []
 
-    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """By DescribeKey: ids, ARNs and aliases of one key give one name."""
-        return MasterVersion(_key_of(self._describe(master_key_identifier)["Arn"]), version)
-
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
         """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias
         may lead to another key by now.
@@ -247,32 +243,6 @@ class AwsKms(NeverPickled):
             self.kms_name,
         )
         return MasterVersion(_key_of(answer["KeyId"]), answer.get("KeyMaterialId"))
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """By DescribeKey, and ListKeyRotations where that is allowed."""
-        described = self._describe(master_key_identifier)
-        try:
-            # This call knows no aliases.
-            listed = self._call("list_key_rotations", described["Arn"], "Rotations")
-            rotated = max(
-                (one["RotationDate"] for one in listed.get("Rotations", ()) if "RotationDate" in one), default=None
-            )
-        except KmsAccessError:
-            rotated = None
-        return KeyDates(created=described.get("CreationDate"), rotated=rotated)
-
-    def clock(self, master_key_identifier: str) -> datetime | None:
-        """AWS's time, by the head of its answer to DescribeKey."""
-        told = self._call("describe_key", master_key_identifier, "KeyMetadata").get("ResponseMetadata", {})
-        try:
-            moment = parsedate_to_datetime(told["HTTPHeaders"]["date"])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return None if moment.tzinfo is None else moment
-
-    def _describe(self, master_key: str) -> dict[str, Any]:
-        described: dict[str, Any] = self._call("describe_key", master_key, "KeyMetadata")["KeyMetadata"]
-        return described
 
     def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
         def call() -> dict[str, Any]:
@@ -311,6 +281,15 @@ def _key_of(arn: str) -> str:
     """One name for a key, and for all replicas of a multi-Region key: they share their material."""
     name = arn.rpartition("/")[2]
     return name if name.startswith("mrk-") else arn
+
+
+def _moment(answer: dict[str, Any]) -> datetime | None:
+    """AWS's time, by the head of its answer."""
+    try:
+        moment = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None if moment.tzinfo is None else moment
 
 
 def _context(master_key: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ...core.errors import UsageError
 from ...core.keys.access import KmsAccessError, Problem, shown
-from ..kms_protocols import KeyDates, KeyState
+from ..kms_protocols import KeyState, MasterKeyFacts
 from .common import Diagnosis, NeverPickled, answered, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]
@@ -61,7 +61,7 @@ class AzureKeyVault(NeverPickled):
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """`key_bytes` under the key's latest version."""
         key = self._get(master_key_identifier)
-        algorithm = _ALGORITHMS.get(str(getattr(key.key_type, "value", key.key_type)))
+        algorithm = _algorithm(key)
         if algorithm is None:
             raise KmsAccessError.because(
                 Problem.INVALID, master_key_identifier, self.kms_name, detail="it is no key that wraps"
@@ -91,28 +91,27 @@ class AzureKeyVault(NeverPickled):
         )
         return bytes(answer.key)
 
-    def current_version(self, master_key_identifier: str) -> str | None:
-        """The latest version's id."""
-        version: str | None = self._get(master_key_identifier).properties.version
-        return version
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
+        """By the latest version; the vault does not tell the first one's date without a right to list versions.
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        """The version that wrapped this blob, by its own account."""
-        return unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
+        What an RSA key unwraps anybody may have wrapped who has its public half. Versions may differ in this, so that
+        the algorithm of the wrapped key counts; the vault refuses AES key wrap under a version that is an RSA key.
+        """
+        key = self._get(master_key_identifier)
+        if wrapped_key is None:
+            algorithm = _algorithm(key)
+        else:
+            algorithm = unpack(wrapped_key, master_key_identifier, self.kms_name)[2].get("algorithm")
+        return MasterKeyFacts(
+            master_key_identifier,
+            key.properties.version,
+            KeyState.ENABLED if key.properties.enabled else KeyState.DISABLED,
+            rotated=key.properties.created_on,
+            authenticates_writers={"A256KW": True, "RSA-OAEP-256": False}.get(str(algorithm)),
+        )
 
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """The latest version's state."""
-        return KeyState.ENABLED if self._get(master_key_identifier).properties.enabled else KeyState.DISABLED
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:
-        """By the algorithm: what an RSA key unwraps anybody may have wrapped who has its public half."""
-        # As the blob says; the vault refuses AES key wrap under a version that is an RSA key.
-        algorithm = unpack(wrapped_key, master_key_identifier, self.kms_name)[2].get("algorithm")
-        return {"A256KW": True, "RSA-OAEP-256": False}.get(str(algorithm))
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """The latest version's date; the vault does not tell the first one's without a right to list versions."""
-        return KeyDates(created=None, rotated=self._get(master_key_identifier).properties.created_on)
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> None:
+        """None: the vault does not tell which version opened it."""
 
     def _get(self, master_key: str) -> Any:
         _check_name(master_key)
@@ -140,6 +139,10 @@ def from_uri(uri: str) -> AzureKeyVault:
     if parts.path.strip("/") or parts.query or parts.port or parts.username or not host.endswith(_HOSTS):
         raise UsageError(f"{shown(uri)} is no Azure Key Vault URI", hint="azure-kv://NAME.vault.azure.net")
     return AzureKeyVault(f"https://{host}")
+
+
+def _algorithm(key: Any) -> str | None:
+    return _ALGORITHMS.get(str(getattr(key.key_type, "value", key.key_type)))
 
 
 def _check_name(master_key: str) -> None:

@@ -23,7 +23,7 @@ from ...core.keys.protocols import KmsClient
 from ...core.limits import MAX_KEY_METADATA_BYTES
 from ...core.text import articled
 from ...storage.baton import waiting
-from ..kms_protocols import AuthenticatingKms, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
+from ..kms_protocols import DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
 if TYPE_CHECKING:
@@ -158,40 +158,31 @@ class KmsCalls:
             raise self._invalid(master_key, f"it returned a key of {len(key)} bytes; AES keys have 16, 24 or 32")
         return SecretKey(bytes(key))
 
-    def authenticates(self, wrapped: str, master_key: str) -> bool | None:
-        """Does `wrapped` prove a right to wrap? None where the client can't tell.
+    def describe(self, master_key: str, wrapped: str | None = None) -> MasterKeyFacts:
+        """As `DescribingKms.describe`; of a client that is none, nothing is told.
 
         Raises:
-            KeyAccessError: refused or unreachable.
+            KeyAccessError: refused, unreachable, or an answer that is none.
         """
-        client = self.client
-        if not isinstance(client, AuthenticatingKms):
-            return None
-        answer = self._call("checks", client.authenticates_writers, wrapped, master_key, master_key=master_key)
-        return answer if isinstance(answer, bool) else None
+        if not isinstance(self.client, DescribingKms):
+            return MasterKeyFacts(master_key)
+        told: object = self._call("checks", self.client.describe, master_key, wrapped, master_key=master_key)
+        if not isinstance(told, MasterKeyFacts):
+            raise self._invalid(master_key, "it returned no MasterKeyFacts")
+        return told
 
-    def versions(self, master_key: str) -> tuple[VersionFacts, ...]:
-        """As `WitnessKms.versions`.
+    def opened_by(self, wrapped: str, master_key: str) -> MasterVersion:
+        """As `DescribingKms.opened_by`.
 
         Raises:
             KeyAccessError: refused, unreachable; or a client that can't tell.
         """
-        return tuple(self._call("checks", self._witness(master_key).versions, master_key, master_key=master_key))
-
-    def identify(self, master_key: str, version: str | None) -> MasterVersion:
-        """As `WitnessKms.identify`. Raises as `versions`."""
-        witness = self._witness(master_key)
-        return MasterVersion(*self._call("checks", witness.identify, master_key, version, master_key=master_key))
-
-    def opened_by(self, wrapped: str, master_key: str) -> MasterVersion:
-        """As `WitnessKms.opened_by`. Raises as `versions`."""
-        witness = self._witness(master_key)
-        return MasterVersion(*self._call("unwraps", witness.opened_by, wrapped, master_key, master_key=master_key))
-
-    def _witness(self, master_key: str) -> WitnessKms:
-        if isinstance(self.client, WitnessKms):
-            return self.client
-        raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
+        client, told = self.client, None
+        if isinstance(client, DescribingKms):
+            told = self._call("unwraps", client.opened_by, wrapped, master_key, master_key=master_key)
+        if told is None:
+            raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
+        return MasterVersion(*told)
 
     def ask(self, question: Callable[[], T], master_key: str, counter: str | None = None) -> T:
         """What the client answers to anything else: in time, repeated as other calls are.

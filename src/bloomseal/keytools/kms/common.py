@@ -7,9 +7,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
@@ -17,9 +19,20 @@ from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
 
-__all__ = ["Diagnosis", "LocalKeysOnly", "NeverPickled", "answered", "is_here", "pack", "unpack", "vendor_library"]
+__all__ = [
+    "Diagnosis",
+    "LocalKeysOnly",
+    "NeverPickled",
+    "answered",
+    "claimed_version",
+    "is_here",
+    "pack",
+    "unpack",
+    "vendor_library",
+]
 
 T = TypeVar("T")
+_VAULT: Final = re.compile(r"vault:v([0-9]{1,9}):")
 Diagnosis = tuple[Problem, str | None]
 """What a vendor's exception means, and a detail for the message: an error code or a type's name, never free text."""
 
@@ -126,3 +139,21 @@ def unpack(wrapped_key: str, master_key: str, kms: str) -> tuple[str, bytes, dic
     if not isinstance(version, str) or not wrapped:
         raise KmsAccessError.because(Problem.INVALID, master_key, kms, detail="not a key that it wrapped")
     return version, wrapped, fields
+
+
+@lru_cache(maxsize=1024)
+def claimed_version(wrapped_key: str) -> str | None:
+    """The master key's version that a wrapped key names, as `pack` writes it, Vault, or parquet-java; None where it
+    names none. It is a claim: `DescribingKms.opened_by` knows. Remembered, since one KEK serves many files.
+    """
+    if (match := _VAULT.match(wrapped_key)) is not None:
+        found: Any = match[1]
+    else:
+        try:
+            found = parse_object(wrapped_key, "wrapped key").get("masterKeyVersion")
+        except KeyAccessError:
+            return None
+    # parquet-java's word for a KMS that does not count versions
+    if not isinstance(found, str) or found == "NO_VERSION":
+        return None
+    return str(int(found)) if found.isascii() and found.isdigit() and len(found) < 10 else found

@@ -24,8 +24,9 @@ from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.protocols import KmsClient
-from ..kms_protocols import DatedKms, KeyState, RewrappingKms, StatefulKms, VersionedKms
+from ..kms_protocols import DescribingKms, KeyState, MasterKeyFacts, RewrappingKms
 from .calls import KmsCalls
+from .common import claimed_version
 
 __all__ = ["CHECKS", "Check", "CheckResult", "KmsClientConformance", "Outcome", "check_client"]
 
@@ -73,6 +74,10 @@ class _Subject:
         if not isinstance(self.client, capability):
             raise _SkippedError(f"the client does not offer {capability.__name__}")
         return self.client
+
+    def facts(self) -> MasterKeyFacts:
+        self.offers(DescribingKms)
+        return self.calls.describe(self.master_key)
 
 
 @dataclass(frozen=True)
@@ -283,24 +288,27 @@ def _chain(error: BaseException | None) -> Iterator[str]:
 
 
 def _versions(subject: _Subject) -> None:
-    client = subject.offers(VersionedKms)
-    current = client.current_version(subject.master_key)
-    used = client.wrapping_version(subject.calls.wrap(SecretKey.generate(128), subject.master_key), subject.master_key)
+    facts = subject.facts()
+    current, wrapped = facts.current, subject.calls.wrap(SecretKey.generate(128), subject.master_key)
+    used = claimed_version(wrapped)
     for version in (current, used):
         if version is not None and (not isinstance(version, str) or not version):
             raise _FailedError("versions are texts, or None")
     if None not in (current, used) and current != used:
         raise _FailedError(f"the current version is {current}, and a fresh wrapping says {used}")
+    opens = subject.offers(DescribingKms).opened_by(wrapped, subject.master_key)
+    if opens is not None and opens != facts.identify(current):
+        raise _FailedError(f"the current version is {current}, and {opens} opens a fresh wrapping")
 
 
 def _state(subject: _Subject) -> None:
-    state = subject.offers(StatefulKms).key_state(subject.master_key)
-    if state is not KeyState.ENABLED:
+    state = subject.facts().state
+    if state not in (None, KeyState.ENABLED):
         raise _FailedError(f"a master key that wraps is told to be {state!r}")
 
 
 def _dates(subject: _Subject) -> None:
-    dates = subject.offers(DatedKms).key_dates(subject.master_key)
+    dates = subject.facts()
     for date in (dates.created, dates.rotated):
         if date is not None and date.tzinfo is None:
             raise _FailedError("a date without a time zone")

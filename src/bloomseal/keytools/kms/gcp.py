@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...core.errors import UsageError
 from ...core.keys.access import KmsAccessError, Problem, shown
-from ..kms_protocols import KeyDates, KeyState
+from ..kms_protocols import KeyState, MasterKeyFacts
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 
 __all__ = ["GcpKms", "from_uri"]
@@ -97,28 +97,23 @@ class GcpKms(NeverPickled):
             )
         raise failure
 
-    def current_version(self, master_key_identifier: str) -> str | None:
-        """The primary version's number."""
-        return _last(self._call("get_crypto_key", master_key_identifier).primary.name) or None
-
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        """The version that wrapped this blob, by its own account."""
-        return unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """The primary version's state."""
-        return _state(self._call("get_crypto_key", master_key_identifier).primary)
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
-        """By the key's purpose: what an asymmetric key unwraps anybody may have wrapped."""
-        purpose = self._call("get_crypto_key", master_key_identifier).purpose.name
-        return {"ENCRYPT_DECRYPT": True, "ASYMMETRIC_DECRYPT": False}.get(purpose)
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """When the key and its primary version were made."""
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """By the key and its primary version. What a key of the purpose ASYMMETRIC_DECRYPT unwraps anybody may have
+        wrapped.
+        """
         key = self._call("get_crypto_key", master_key_identifier)
-        rotated = key.primary.create_time if _last(key.primary.name) not in ("", "1") else None
-        return KeyDates(created=key.create_time, rotated=rotated)
+        primary = _last(key.primary.name)
+        return MasterKeyFacts(
+            master_key_identifier,
+            primary or None,
+            _state(key.primary),
+            key.create_time,
+            key.primary.create_time if primary not in ("", "1") else None,
+            authenticates_writers={"ENCRYPT_DECRYPT": True, "ASYMMETRIC_DECRYPT": False}.get(key.purpose.name),
+        )
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> None:
+        """None: the service does not tell which version opened it."""
 
     def _is_gone(self, master_key: str, version: str) -> bool:
         if not (version.isascii() and version.isdigit()):

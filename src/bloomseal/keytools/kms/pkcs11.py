@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from ...core.errors import UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
-from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
+from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in
 
@@ -145,77 +145,47 @@ class Pkcs11Kms(NeverPickled):
 
         return self._call(unwrap, master_key_identifier)
 
-    def current_version(self, master_key_identifier: str) -> str:
-        """The highest version."""
-        return str(self._call(lambda: self._versions(master_key_identifier)[-1][0], master_key_identifier))
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """The versions in the token, all of AES keys. One ends as the next one starts, by CKA_START_DATE, where that is
+        set. The key is disabled where the highest version's attributes forbid to decrypt.
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        """The version that wrapped this blob, by its own account."""
-        return unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
+        ``NAME:v2`` is a name of version 2 of NAME, and of a key of its own at the same time: the token has one object.
+        """
 
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """DISABLED where the highest version's attributes forbid its use."""
-
-        def state() -> KeyState:
-            version, key = self._versions(master_key_identifier)[-1]
-            try:
-                self._usable(key, master_key_identifier, version, "decrypt")
-            except KmsAccessError:
-                return KeyState.DISABLED
-            return KeyState.ENABLED
-
-        return self._call(state, master_key_identifier)
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
-        """True: it uses AES keys only."""
-        return True
-
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """The versions in the token. One ends as the next one starts, by CKA_START_DATE, where that is set."""
-
-        def told() -> tuple[VersionFacts, ...]:
+        def told() -> MasterKeyFacts:
             versions = self._versions(master_key_identifier)
-            starts = [self._start(key) for _, key in versions[1:]]
-            try:
-                self._usable(versions[-1][1], master_key_identifier, versions[-1][0], "encrypt")
-                highest = versions[-1][0]
-            except KmsAccessError:
-                highest = None
-            return tuple(
-                # A day has no hours: by its end the next version was in use.
-                VersionFacts(str(number), number == highest, start + timedelta(days=1) if start else None)
-                for (number, _), start in zip(versions, (*starts, None), strict=True)
+            highest, key = versions[-1]
+            starts = [self._start(one) for _, one in versions]
+            wraps = self._may(key, master_key_identifier, highest, "encrypt")
+            opens = self._may(key, master_key_identifier, highest, "decrypt")
+            twin = _VERSIONED.fullmatch(master_key_identifier)
+            return MasterKeyFacts(
+                master_key_identifier,
+                str(highest),
+                KeyState.ENABLED if opens else KeyState.DISABLED,
+                starts[0],
+                starts[-1] if len(starts) > 1 else None,
+                tuple(
+                    VersionFacts(
+                        str(number),
+                        wraps and number == highest,
+                        # A day has no hours: by its end the next version was in use.
+                        end + timedelta(days=1) if end else None,
+                        created=start,
+                        same_as=MasterVersion(twin[1], twin[2]) if twin and number == 1 else None,
+                    )
+                    for (number, _), start, end in zip(versions, starts, (*starts[1:], None), strict=True)
+                ),
+                authenticates_writers=True,
             )
 
         return self._call(told, master_key_identifier)
-
-    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """``NAME:v2`` is a name of version 2 of NAME, and of a key of its own at the same time: the token has one
-        object.
-        """
-        self._call(lambda: self._versions(master_key_identifier), master_key_identifier)
-        if match := _VERSIONED.fullmatch(master_key_identifier):
-            if version in (None, "1"):
-                return MasterVersion(match[1], match[2])
-        elif version is not None and (match := _VERSIONED.fullmatch(f"{master_key_identifier}:v{version}")):
-            return MasterVersion(match[1], match[2])
-        return MasterVersion(master_key_identifier, version)
 
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
         """The version that it names, once its key in the token has opened it."""
         self.unwrap_key(wrapped_key, master_key_identifier)
         number = unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
-        return self.identify(master_key_identifier, number)
-
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """By CKA_START_DATE of the first and the highest version, where it is set."""
-
-        def dates() -> KeyDates:
-            versions = self._versions(master_key_identifier)
-            started = [self._start(key) for _, key in versions]
-            return KeyDates(created=started[0], rotated=started[-1] if len(started) > 1 else None)
-
-        return self._call(dates, master_key_identifier)
+        return self.describe(master_key_identifier).identify(number)
 
     def public_key(self, key: str) -> bytes:
         """Of the key pair with this label, as SubjectPublicKeyInfo."""
@@ -262,6 +232,12 @@ class Pkcs11Kms(NeverPickled):
             self.kms_name,
             detail=f"the attributes of version {version} forbid to {direction}",
         )
+
+    def _may(self, key: Any, master_key: str, version: int, direction: str) -> bool:
+        try:
+            return bool(self._usable(key, master_key, version, direction))
+        except KmsAccessError:
+            return False
 
     def _has(self, key: Any, right: Any) -> bool:
         try:

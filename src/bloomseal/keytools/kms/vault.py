@@ -29,7 +29,7 @@ from ...core.errors import UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import unb64
-from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
+from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import der
 
@@ -148,58 +148,44 @@ class VaultKms(NeverPickled):
             detail = f"{shown(kind)} is no type of keys for Ed25519, or ECDSA over P-256 or P-384"
         raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
 
-    def current_version(self, master_key_identifier: str) -> str | None:
-        """The key's latest version."""
-        return str(self._call("read_key", master_key_identifier, "latest_version")["latest_version"])
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """By the key's entry: the versions that were not trimmed, and their dates. An engine has one name for a key.
 
-    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
-        """The N of ``vault:vN:``."""
-        return _version(wrapped_key, master_key_identifier)
-
-    def key_state(self, master_key_identifier: str) -> KeyState:
-        """ENABLED where it exists (deleting a transit key is immediate); DISABLED where it was soft-deleted."""
-        data = self._call("read_key", master_key_identifier, "latest_version")
-        return KeyState.DISABLED if data.get("soft_deleted") else KeyState.ENABLED
-
-    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """The versions that were not trimmed."""
+        It is enabled where it exists (deleting a transit key is immediate), and disabled where it was soft-deleted.
+        What an RSA key unwraps anybody may have wrapped.
+        """
         data = self._call("read_key", master_key_identifier, "keys")
         made = {number: _moment(data["keys"][number]) for number in sorted(data["keys"], key=int)}
-        ends = (*list(made.values())[1:], None)
-        usable = not data.get("soft_deleted")
-        latest = str(data.get("latest_version"))
-        return tuple(
-            VersionFacts(number, usable and number == latest, end) for number, end in zip(made, ends, strict=True)
+        dates = list(made.values())
+        latest = None if data.get("latest_version") is None else str(data["latest_version"])
+        state = KeyState.DISABLED if data.get("soft_deleted") else KeyState.ENABLED
+        kind = str(data.get("type"))
+        return MasterKeyFacts(
+            master_key_identifier,
+            latest,
+            state,
+            dates[0] if dates else None,
+            dates[-1] if len(dates) > 1 else None,
+            tuple(
+                VersionFacts(number, state is KeyState.ENABLED and number == latest, end, created=made[number])
+                for number, end in zip(made, (*dates[1:], None), strict=False)
+            ),
+            False if kind.startswith("rsa") else kind.startswith(("aes", "chacha20")) or None,
+            self._clock(),
         )
-
-    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """As they are: an engine has one name for a key."""
-        self._call("read_key", master_key_identifier, "keys")
-        return MasterVersion(master_key_identifier, version)
 
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
         """The N of ``vault:vN:``, once the engine has opened it: it takes the key of that version and no other."""
         self.unwrap_key(wrapped_key, master_key_identifier)
         return MasterVersion(master_key_identifier, str(int(_version(wrapped_key, master_key_identifier))))
 
-    def key_dates(self, master_key_identifier: str) -> KeyDates:
-        """When the first version that is still there and the latest one were made."""
-        versions = self._call("read_key", master_key_identifier, "keys")["keys"]
-        made = [_moment(versions[number]) for number in sorted(versions, key=int)]
-        return KeyDates(created=made[0] if made else None, rotated=made[-1] if len(made) > 1 else None)
-
-    def clock(self, master_key_identifier: str) -> datetime | None:  # noqa: ARG002
+    def _clock(self) -> datetime | None:
         """The server's time, by ``sys/health``; None where that is not to be had, as below a namespace."""
         try:
             told = self._client.sys.read_health_status(standby_ok=True, performance_standby_code=200, method="GET")
             return datetime.fromtimestamp(int(told["server_time_utc"]), UTC)
         except Exception:
             return None
-
-    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
-        """By the key's type: what an RSA key unwraps anybody may have wrapped."""
-        kind = str(self._call("read_key", master_key_identifier, "type")["type"])
-        return False if kind.startswith("rsa") else kind.startswith(("aes", "chacha20")) or None
 
     def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
         if not _NAME.fullmatch(master_key):
