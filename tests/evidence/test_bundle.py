@@ -219,7 +219,7 @@ def test_a_file_that_came_meanwhile_stays(tmp_path: Path) -> None:
         def __iter__(self) -> Iterator[bytes]:
             yield from came()
 
-    with pytest.raises(bs.BloomsealError, match="changed by someone else"):
+    with pytest.raises(bs.BloomsealError, match="put a file of this name there"):
         write(path, {**MEMBERS, "late": Late([b"x"])})
     assert (path.read_text(), [one.name for one in tmp_path.iterdir()]) == ("somebody's", ["e.zip"])
     path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import multiprocessing
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
@@ -302,6 +303,42 @@ def test_a_name_that_is_taken_is_never_replaced(tmp_path: Path) -> None:
             bs.write_dataset(ROWS, tmp_path / "t", file_name="part-{i}.parquet", existing=existing)  # type: ignore[arg-type]
     assert files(tmp_path / "t") == ["part-0.parquet"]
     assert (tmp_path / "t/part-0.parquet").read_bytes() == before
+
+
+def test_two_who_choose_one_name_lose_nothing(tmp_path: Path) -> None:
+    """The name was looked for at the beginning only: both said that they had written, and the later one's rows were
+    left.
+    """
+    folder = tmp_path / "t"
+
+    def batches() -> Iterator[pa.Table]:
+        yield ROWS  # of more than a row group: its file is begun when the next ones are asked for
+        bs.write_dataset(ROWS.slice(0, 2), folder, file_name="part-{i}.parquet", existing="append")
+
+    with pytest.raises(bs.BloomsealError, match="put a file of this name there"):
+        bs.write_dataset(batches(), folder, file_name="part-{i}.parquet", row_group_size=1)
+    assert bs.read_table(folder).num_rows == 2
+
+
+_fork = multiprocessing.get_context("fork")
+
+
+def test_writers_that_make_one_folder_at_once(tmp_path: Path) -> None:
+    """One of them found it missing, and then there."""
+    for number in range(20):
+        folder, start = tmp_path / f"{number}" / "t", _fork.Barrier(2)
+
+        def write(folder: Path = folder, start: Any = start) -> None:
+            start.wait(60)
+            bs.write_dataset(ROWS, folder, existing="append")
+
+        children = [_fork.Process(target=write) for _ in range(2)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(60)
+        assert [child.exitcode for child in children] == [0, 0]
+        assert bs.read_table(folder).num_rows == 2 * len(ROWS)
 
 
 class BoomError(Exception):

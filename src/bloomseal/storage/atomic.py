@@ -87,7 +87,7 @@ class AtomicFile:
 
     def __init__(self, ref: FileRef, *, replaces: tuple[int, ...] | None = None, like: Source | None = None) -> None:
         self._ref = ref
-        self._replaces = replaces
+        self._replaces = () if ref.fresh else replaces
         self._uploaded = False
         self._new: Replacement | None = None
         self._spool: IO[bytes] | None = None
@@ -119,8 +119,8 @@ class AtomicFile:
         path, root = self._ref.path, self._ref.root
         if path.endswith(os.sep):
             raise UsageError("the output is a folder", file=path, hint="a file's name in it")
-        if root is None or self._replaces is not None:
-            return Folder.of(path, anyones_links=self._replaces is not None)
+        if root is None or self._replaces:
+            return Folder.of(path, anyones_links=bool(self._replaces))
         above, name = os.path.split(path)
         below = os.path.relpath(above, root)
         if below.startswith(os.pardir):

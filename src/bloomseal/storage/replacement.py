@@ -140,7 +140,7 @@ class Replacement:
         if replaces is not None:
             there = self._folder.stat(self._name)
             if (() if there is None else identity(there)) != replaces:
-                raise _changed()
+                raise _changed() if replaces else _taken()
         # Somebody may have narrowed the old one's since the new file was made.
         ((None if replaces == () else self._rights(replaces)) or self._mine).give(self.fd)
         if not self._folder.holds(self._temporary, self.fd):
@@ -201,6 +201,12 @@ class Replacement:
 def _changed() -> BloomsealError:
     return BloomsealError(
         "the file was changed by someone else meanwhile; it was left as it is", hint="again, on the file as it is now"
+    )
+
+
+def _taken() -> BloomsealError:
+    return BloomsealError(
+        "somebody has put a file of this name there meanwhile; it was left as it is", hint="again, or another name"
     )
 
 

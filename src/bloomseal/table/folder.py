@@ -11,6 +11,7 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -160,7 +161,7 @@ class TargetFolder:
                 taken = ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound
         if taken:
             raise UsageError("there is a file of this name already", file=ref.path, hint='file_name= with "{token}"')
-        return ref
+        return replace(ref, fresh=True)
 
     def _make(self, relative: str) -> None:
         path = posixpath.join(self.ref.path, relative) if relative else self.ref.path
@@ -169,10 +170,11 @@ class TargetFolder:
                 if self.ref.filesystem.type_name not in NO_MARKERS:
                     self.ref.filesystem.create_dir(path, recursive=True)
                 return
-            if not os.path.isdir(self.ref.path):  # noqa: PTH112
-                os.makedirs(self.ref.path)  # noqa: PTH103
-                self._made.append(self.ref.path)
             path = self.ref.path
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)  # noqa: PTH103, PTH120
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)  # noqa: PTH102
+                self._made.append(path)
             for part in filter(None, relative.split("/")):
                 path = posixpath.join(path, part)
                 try:

@@ -21,6 +21,7 @@ class FileRef:
         root: the folder of the table that led to the file; None where the file was named itself.
         like: a local file that the one here is made from; what lies beside it is then no more open than that.
         named: False for a file object, whose place nobody knows.
+        fresh: a new file, which replaces none that another writer has put there meanwhile.
     """
 
     path: str
@@ -28,3 +29,4 @@ class FileRef:
     root: str | None = field(default=None, compare=False)
     like: str | None = field(default=None, compare=False)
     named: bool = field(default=True, compare=False)
+    fresh: bool = field(default=False, compare=False)
