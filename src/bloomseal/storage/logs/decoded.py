@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from ...core.errors import FormatError
 from ...core.limits import CHECKPOINT_RATIO, MANIFEST_RATIO, MAX_LOG_BYTES, SMALL_LOG_BYTES
+from ...core.parquet.layout import MAGIC_ENCRYPTED
 from ...core.thrift import Cursor
 from ...core.thrift.structs import PageHeader, decode_at
 
@@ -213,11 +214,13 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def need_parquet(data: bytes, path: str) -> None:
-    """Before a library decodes a Parquet file of a log.
+    """Before a library decodes a Parquet file of a log. One that is sealed it decodes to nothing.
 
     Raises:
         FormatError: it would become too much, or is none.
     """
+    if data.endswith(MAGIC_ENCRYPTED):
+        return
     try:
         size = _parquet(data)
     except (pa.ArrowException, ValueError, IndexError, OSError) as error:
