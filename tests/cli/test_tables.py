@@ -158,6 +158,20 @@ def test_verify_attach_and_inspect_take_tables(lake: Run) -> None:
     assert [one["path"] for one in seen] == [one["path"] for one in attached.json]
 
 
+def test_hints_about_one_file_of_a_table_speak_of_options(lake: Run, folder: Path) -> None:
+    """They spoke Python: DecryptionSpec(allow_plaintext=True)."""
+    pq.write_table(pa.table({"id": [1]}), folder / "lake" / "country=DE" / "1.parquet")
+    keys = ("--keyring", "keys.json")
+    for arguments in (("verify", "lake", *keys), ("verify", "lake", *keys, "--format", "json")):
+        done = lake(*arguments)
+        assert (done.code, "DecryptionSpec" in done.out) == (1, False)
+        assert "--allow-plaintext, or no keys" in done.out
+    Path("keys.json").unlink()
+    done = lake("doctor", "lake", "--policy", "policy.toml", "--format", "json")
+    hints = [one["hint"] for one in done.json["checks"] if one.get("hint")]
+    assert "bloomseal keyring create --keyring PATH" in hints
+
+
 def test_a_policy_is_used_whole(lake: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # A plaintext file, a file without the column's own key, and one under another footer key are refused.
     for path, more in (("clear", ["--plaintext"]), ("uniform", ["--footer-key", "footer"])):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ... import __version__
 from ...core.errors import BloomsealError
+from ..hints import hint_for
 
 if TYPE_CHECKING:
     from ...keytools import KeyTools
@@ -61,7 +62,7 @@ class Check:
     def failed(cls, part: str, name: str, error: BloomsealError, state: State = State.PROBLEM) -> Check:
         """The line for an error of ours."""
         # Without the place: the line's name says it.
-        return cls(part, name, state, error.what, error.hint)
+        return cls(part, name, state, error.what, hint_for(error))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -234,7 +235,7 @@ def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
         if not current and doing == "wrap" and problem is Problem.DENIED:
             # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
             state = State.NOTE
-        return Check("keys", name, state, f"{doing}: {problem}: {error.what}", error.hint)
+        return Check("keys", name, state, f"{doing}: {problem}: {error.what}", hint_for(error))
     return Check("keys", name, State.OK, "wraps and unwraps" if current else "wraps and unwraps; a previous key")
 
 

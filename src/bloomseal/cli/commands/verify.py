@@ -8,6 +8,7 @@ from ...core.errors import BloomsealError
 from ...read.door import open_file
 from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
+from ..hints import hint_for
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
 
@@ -50,6 +51,7 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
                 if one is path:
                     raise
                 # One bad file of a table is found, and the rest are looked at.
+                error.hint = hint_for(error)
                 failed.append(error)
             tell(done + 1, len(listed))
     if State.current().json:
