@@ -267,16 +267,24 @@ def _with_block(data: bytes, packed: bytes) -> bytes:
 
 
 def test_the_most_that_a_manifest_may_take(tmp_path: Path) -> None:
-    """A list of 2 MB that passes, as great as it may become. The manifest that it names is not there."""
+    """A list of 2 MB that is decoded, as great as it may become; then it is seen to name one manifest over and over."""
     iceberg(tmp_path / "honest")
-    table, place = iceberg(tmp_path / "attacked")
+    _, place = iceberg(tmp_path / "attacked")
     most = (SMALL_LOG_BYTES + MANIFEST_RATIO * 2_000_000) // (len(str(place)) + 40)  # its record is about as long
     place.write_bytes(repeated(place, most, "deflate", 2_000_000))
-    for manifest in Path(table.location().removeprefix("file://")).glob("metadata/*-m0.avro"):
-        manifest.unlink()
     error, grown = opened(tmp_path / "honest/n/t", tmp_path / "attacked/n/t")
-    assert error == "UsageError"
+    assert error == "FormatError"
     assert grown < 1200
+
+
+def test_a_manifest_is_decoded_once(tmp_path: Path) -> None:
+    """A list of 10 KB could name one as often as it pleases."""
+    _, place = iceberg(tmp_path)
+    assert bs.open_table(tmp_path / "n/t").read().num_rows == 1
+    place.write_bytes(repeated(place, 20_000, "deflate"))
+    assert place.stat().st_size < 20_000
+    with pytest.raises(bs.FormatError, match="names a manifest twice"):
+        bs.open_table(tmp_path / "n/t")
 
 
 def test_items_that_take_no_byte_are_as_many_as_somebody_says(tmp_path: Path) -> None:

@@ -7,17 +7,18 @@ one that was named is refused: it would bring back rows that were deleted.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
 from ...core.limits import MAX_LOG_BYTES
-from ...core.storage.local import open_regular
+from ...core.storage.local import identity, open_regular
 from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
@@ -150,6 +151,7 @@ class IcebergLog:
 
     def _read(self) -> Snapshot:
         scan = self._table.scan(snapshot_id=self._version)
+        _manifests(scan.snapshot(), self._table)
         schema = scan.projection()
         ids = {schema.find_column_name(number): number for number in schema.field_ids}
         if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in ids.values()):
@@ -208,11 +210,31 @@ def _files(snapshot: Any, table: Any) -> Iterator[Any]:
     """All files that a snapshot names, by whatever rows they are about: asked for a plan, the library leaves out the
     ones that it can't match, and refuses others.
     """
-    if snapshot is None:
-        return
     with ThreadPoolExecutor() as pool:
-        for entries in pool.map(lambda one: one.fetch_manifest_entry(table.io), snapshot.manifests(table.io)):
+        for entries in pool.map(lambda one: one.fetch_manifest_entry(table.io), _manifests(snapshot, table)):
             yield from (entry.data_file for entry in entries)
+
+
+def _manifests(snapshot: Any, table: Any) -> list[Any]:
+    """The manifests of a snapshot.
+
+    Raises:
+        FormatError: one of them comes twice. A list of some kilobytes could name one ten thousand times, each of which
+            would be decoded.
+    """
+    found = [] if snapshot is None else snapshot.manifests(table.io)
+    if len({_same_file(one.manifest_path, table.io) for one in found}) < len(found):
+        raise FormatError("a list that names a manifest twice", file=snapshot.manifest_list)
+    return list(found)
+
+
+def _same_file(place: str, io: Any) -> Hashable:
+    """Equal for names of one file."""
+    scheme, host, path = io.parse_location(place)
+    if scheme == "file":
+        with contextlib.suppress(OSError, ValueError):
+            return identity(os.stat(path))[:2]  # noqa: PTH116
+    return scheme, host, posixpath.normpath(path)
 
 
 def _load(ref: FileRef) -> Any:
