@@ -312,3 +312,14 @@ def test_a_report_lies_nowhere_among_the_data(lab: Lab, kind: str) -> None:
     assert run("audit", table, f"--report={kind}={lab.folder / 'report.parquet'}") == (4 if parquet else 2)
     assert run("audit", table, f"--report={kind}={table / 'report.txt'}") == (2 if parquet else 4)
     assert run("audit", table, f"--report={kind}={table / 'x.txt'}", f"--report={kind}={table / 'x.txt'}") == 2
+
+
+def test_where_no_report_can_be_written_is_told_before_the_look(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told after it."""
+    lab.write("t/a.parquet")
+    monkeypatch.setattr("bloomseal.audit.report.look", lambda *_, **__: pytest.fail("it has looked"))
+    out = lab.folder / "none" / "report.json"
+    assert main(["audit", str(lab.folder / "t"), "--report", f"json={out}"]) == 2
+    assert "the report can't be written: No such file" in capsys.readouterr().err

@@ -602,6 +602,8 @@ def test_what_would_end_it_is_told_before_the_look(shop: Shop, monkeypatch: pyte
     with pytest.raises(bs.UsageError, match="already"):
         shop.make(overwrite=False)
     assert shop.out.read_bytes() == b"PAR1"
+    with pytest.raises(bs.BloomsealError, match="can't write the bundle: No such file"):
+        evidence.make(shop.table, shop.folder / "none" / "e.zip")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(bs.MissingDependencyError, match="jinja2"):
         shop.make()

@@ -280,6 +280,16 @@ def _somebody() -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_where_no_file_can_be_made_is_told_first(tmp_path: Path, folder: Folder) -> None:
+    folder.need_writable()
+    with _somebody(), pytest.raises(PermissionError, match="can't be written to"):
+        folder.need_writable()
+    tmp_path.chmod(0o777)
+    with _somebody():
+        folder.need_writable()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 def test_a_lock_that_goes_while_we_look_lets_nobody_in(
     tmp_path: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

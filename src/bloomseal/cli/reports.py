@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import UsageError
-from ..core.storage.source import refusal
 from ..core.text import articled
 from ..storage.discovery.kinds import Kind, kind_of
 from ..storage.folder import Folder
@@ -101,8 +100,10 @@ class Target:
                 self._check_in(folder, name)
                 replace(folder, name, pieces)
         except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise UsageError(f"the report can't be written: {why}", file=self.path) from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(f"the report can't be written: {error.strerror or type(error).__name__}", file=self.path)
 
     def _check_place(self, audited: Sequence[str]) -> None:
         if self.kind not in _PARQUET:
@@ -131,10 +132,9 @@ class Target:
             folder, name = Folder.of(self.path)
             with folder:
                 self._check_in(folder, name)
-        except FileNotFoundError:
-            return
+                folder.need_writable()
         except OSError as error:
-            raise refusal("the report can't be written", self.path, error) from error
+            raise self._refused(error) from None
 
     def _check_in(self, folder: Folder, name: str) -> None:
         try:

@@ -26,6 +26,8 @@ from ..core.storage.ref import FileRef
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
+from ..storage.atomic import storage_errors
+from ..storage.folder import Folder
 from ..storage.logs.snapshot import library
 from . import rotations as journal_room
 from .access import summary
@@ -264,13 +266,18 @@ def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: 
     """What would end it is told before the long look.
 
     Raises:
-        MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`.
+        MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`. BloomsealError: none
+            can be written there.
         KeyAccessError: the KMS of a signer does not give its public key.
     """
     for signer in signers:
         PublicKey(signer.public_key())
     if not overwrite:
         check_free(out)
+    with storage_errors("write the bundle", os.fspath(out)):
+        folder, _ = Folder.of(out)
+        with folder:
+            folder.need_writable()
     for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):
         library(name, "report", functools.partial(import_module, module))
 

@@ -195,6 +195,11 @@ class Folder:
             return False
         return True
 
+    def need_writable(self) -> None:
+        """Raises PermissionError where no file can be made in it, before the work is done that the file is to hold."""
+        if not os.access(".", os.W_OK, dir_fd=self.fd, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, "the folder can't be written to")
+
     # Alone with a name -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
