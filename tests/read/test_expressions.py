@@ -191,7 +191,7 @@ def test_only_the_columns_of_the_expression_need_keys(tmp_path: Path) -> None:
         tmp_path / "t", columns=["a"], filters=(pc.field("a") + 0 == 2) & (pc.field("s", "k") == 2), decryption=_KEYS
     )
     assert found.to_pydict() == {"a": [2]}
-    with pytest.raises(bs.errors.KeyAccessError):
+    with pytest.raises(bs.KeyAccessError):
         bs.read_table(tmp_path / "t", columns=["a"], filters=pc.field("secret") == "x", decryption=_KEYS)
 
 

@@ -11,7 +11,8 @@ PROBE = """
 import sys
 
 import pytest
-from bloomseal.sbbf import ColumnType, FilterSpec, PhysicalType, ProbeSet, hash_array
+from bloomseal.core.sbbf import ColumnType, PhysicalType, ProbeSet, hash_array
+from bloomseal.sbbf import FilterSpec
 import numpy as np
 import pyarrow as pa
 kind, count = ColumnType(PhysicalType.BYTE_ARRAY), 10_000

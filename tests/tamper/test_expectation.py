@@ -275,7 +275,7 @@ def test_whoever_is_given_the_folder_knows_where_paths_begin(tmp_path: Path, key
     from bloomseal.audit import audit
     from bloomseal.rotation import Rekey, Rewrap, Seal, rotate
 
-    table, root = policy(keyring, **PATH_POLICY), tmp_path / "people"
+    table, root = policy(keyring, **PATH_POLICY, partition_by=["tenant"]), tmp_path / "people"
     for tenant in "ab":
         (root / f"tenant={tenant}").mkdir(parents=True)
         bs.write_table(TABLE, root / f"tenant={tenant}/part-0.parquet")

@@ -32,7 +32,7 @@ _ASK = """
 import json, sys, tracemalloc
 import numpy, pyarrow.parquet, pyarrow.compute
 import bloomseal as bs
-from bloomseal.sbbf import hashing
+from bloomseal.core.sbbf import hashing
 path, key = sys.argv[1], sys.argv[2].encode()
 spec = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=key)) if key else None
 asked = {}

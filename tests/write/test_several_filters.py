@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal import sbbf
+from bloomseal.core import sbbf
 
 KEY = b"f" * 16
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEY))

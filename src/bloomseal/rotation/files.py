@@ -177,5 +177,6 @@ def in_turn(ref: FileRef) -> Iterator[tuple[int, ...] | None]:
         except TimeoutError:
             raise ChangedError("another rotation is at work on the file; it was left as it is", file=ref.path) from None
         if (status := folder.stat(name)) is None:
-            raise refusal("can't read the file", ref.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise refusal("can't read the file", ref.path, missing) from missing
         yield identity(status)
