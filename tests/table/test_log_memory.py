@@ -111,6 +111,14 @@ def test_a_checkpoint_is_counted_where_it_is_read(tmp_path: Path) -> None:
         bs.open_table(table, version=1)
 
 
+def test_no_link_leads_to_checkpoints_that_are_not_counted(tmp_path: Path) -> None:
+    log = bombed(tmp_path / "t") / "_delta_log"
+    (tmp_path / "elsewhere").mkdir()
+    (log / "_sidecars").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(bs.UsageError, match="no regular file"):
+        bs.open_table(tmp_path / "t")
+
+
 def test_a_checkpoint_in_a_store_is_counted_too(tmp_path: Path) -> None:
     store = SubTreeFileSystem(str(bombed(tmp_path / "t")), LocalFileSystem())
     with pytest.raises(bs.FormatError, match="decodes"):

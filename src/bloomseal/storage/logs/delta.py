@@ -146,8 +146,9 @@ def _need_readable_log(folder: FileRef, version: int | None) -> None:
 
 def _files_below(folder: FileRef) -> Iterator[tuple[str, int]]:
     if folder.filesystem is None:
-        for above, _, names in os.walk(folder.path):
-            for name in names:
+        for above, below, names in os.walk(folder.path):
+            # The library follows a link to a folder, where nothing would be counted.
+            for name in (*names, *(one for one in below if os.path.islink(os.path.join(above, one)))):  # noqa: PTH114, PTH118
                 if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
                     raise UsageError("the table's log can't be read: it is no regular file", file=path)
                 yield path, os.path.getsize(path)  # noqa: PTH202
