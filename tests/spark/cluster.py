@@ -29,6 +29,7 @@ kms = "keyring://{ring}"
 [tables.people]
 footer_key = "footer"
 complete = true
+partition_by = ["k"]
 
 [tables.people.columns.ssn]
 key = "pii"

@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import hashlib
 import pickle
@@ -261,15 +262,16 @@ def test_columns_conditions_and_keys_of_other_kinds(spark: SparkSession, keyed: 
 @pytest.mark.usefixtures("way")
 def test_partitioned_tables_and_files_of_other_types(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
     """The second file's column is narrower than the first's, as Spark allows: its keys are hashed for it."""
+    table = dataclasses.replace(_only(keyed, "id"), partition_by=("day",))
     for number, kind in enumerate((pa.int64(), pa.int32(), pa.int32())):
         rows = pa.table({"id": pa.array(range(number * 100, number * 100 + 100), kind)})
         folder = tmp_path / "t" / f"day=2024-01-0{number + 1}"
         folder.mkdir(parents=True)
-        bs.write_table(rows, folder / "a.parquet", encryption=_only(keyed, "id"), bloom_filters={"id": bs.FilterSpec()},
+        bs.write_table(rows, folder / "a.parquet", encryption=table, bloom_filters={"id": bs.FilterSpec()},
                        row_group_size=10)  # fmt: skip
-    found = bss.prune(spark, tmp_path / "t", "id", [5, 150, 295], policy=_only(keyed, "id"))
+    found = bss.prune(spark, tmp_path / "t", "id", [5, 150, 295], policy=table)
     assert [one.row_groups for one in found.seen] == [(0,), (5,), (9,)]
-    rows = bss.semi_join(spark, tmp_path / "t", "id", [5, 150, 295], policy=_only(keyed, "id"))
+    rows = bss.semi_join(spark, tmp_path / "t", "id", [5, 150, 295], policy=table)
     assert [(row.id, str(row.day)) for row in rows.orderBy("id").collect()] == [
         (5, "2024-01-01"),
         (150, "2024-01-02"),
@@ -295,6 +297,7 @@ def test_what_spark_passes_over_is_no_part_of_the_table(
     assert bss.prune(spark, table, "ssn", wanted, policy=keyed).counts["files"] == FILES
     assert [row.id for row in bss.semi_join(spark, table, "ssn", wanted, policy=keyed).collect()] == [7]
     # Where there are folders of values, Spark reads nothing beside them.
+    keyed = dataclasses.replace(keyed, partition_by=("k",))
     shutil.move(table / "below", table / "k=1")
     assert bss.prune(spark, table, "ssn", wanted, policy=keyed).counts["files"] == 1
     found = bss.semi_join(spark, table, "ssn", wanted, policy=keyed)

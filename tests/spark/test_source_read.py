@@ -308,6 +308,9 @@ def test_empty_things(tmp_path: Path, policy: TablePolicy) -> None:
     assert read(folder, schema="a bigint").num_rows == 0
     (folder / "0.parquet").touch()
     (folder / "_SUCCESS").touch()
+    with pytest.raises(bs.FormatError, match=r"an empty file.*0\.parquet"):
+        read(folder, policy=policy)
+    (folder / "0.parquet").unlink()
     bs.write_table(pa.table({"name": pa.array([], pa.string())}), folder / "1.parquet", encryption=policy)
     assert read(folder, policy=policy).to_pylist() == []
     assert read(folder, ds.EqualTo(("name",), "x"), policy=policy).schema.names == ["name"]

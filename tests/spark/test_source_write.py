@@ -14,7 +14,14 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from bloomseal.core.errors import (
+    BloomsealError,
+    KeyAccessError,
+    MissingFileError,
+    PolicyError,
+    UnsupportedError,
+    UsageError,
+)
 from bloomseal.policy import Policy, TablePolicy
 
 if TYPE_CHECKING:
@@ -335,7 +342,7 @@ def test_a_file_that_another_overwrite_has_replaced_is_no_fault_of_a_write(
     assert report.rows == 10
     assert gone not in report.files
     bss.enable(spark, policy=policies)
-    with pytest.raises(PolicyError, match=r"gone\.parquet"):
+    with pytest.raises(MissingFileError, match=r"gone\.parquet"):
         bss.check_table(spark, tmp_path / "t", policy=table)
 
 
