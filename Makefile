@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
-.PHONY: help install demo test check torture fuzz mutate mutants spark-matrix bench lock clean
+.PHONY: help install demo test quick check torture fuzz mutate mutants spark-matrix bench lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -17,6 +17,10 @@ demo: $(VENV)/.spark ## install, then write, look up, compare and attack a milli
 
 test: $(VENV)/.dev check ## all tests but the long ones
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+QUICK := core encryption thrift sbbf format policy storage read write test_public_names.py test_writers.py
+quick: $(VENV)/.dev check ## what to run before a commit: style, types, and the tests of what all else leans on
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(addprefix tests/,$(QUICK))
 
 check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/ruff check .
