@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -342,6 +343,37 @@ def test_a_type_that_nobody_has_authenticated_rules_nothing_out(tmp_path: Path) 
         assert file.probe("n", [99]) == [[bs.Verdict.NO_FILTER]]
         assert file.read(["n"], filters=[("n", "==", 99)]).num_rows == 0
         assert (file.stats.pruned_by_filter, file.stats.pruned_by_statistics) == (0, 0)
+
+
+class _ColumnKeys:
+    """The keys of columns, and not that of the footer, of a file whose data keys `_PlainKms` has left as they are."""
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes:
+        if column is None:
+            raise bs.KeyAccessError("no footer key")
+        return bytes.fromhex(json.loads(key_metadata)["wrappedDEK"])
+
+
+def test_a_writer_that_nobody_has_authenticated_changes_no_page(tmp_path: Path) -> None:
+    """A sealed header says that its page is not compressed. The footer's word for who wrote it must not say otherwise:
+    the decoder would unpack what is no stream.
+    """
+    rows = pa.table({"amount": [(i * 0x9E3779B97F4A7C15) >> 3 & 0x7FFFFFFFFFFFFFFF for i in range(64)]})
+    factory = pe.CryptoFactory(lambda _: _PlainKms())
+    spec = pe.EncryptionConfiguration(
+        footer_key="kf", column_keys={"kc": ["amount"]}, plaintext_footer=True, double_wrapping=False
+    )
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), spec)
+    path = tmp_path / "v2.parquet"
+    with pq.ParquetWriter(
+        path, rows.schema, encryption_properties=properties, data_page_version="2.0", compression="snappy",
+        use_dictionary=False,
+    ) as writer:  # fmt: skip
+        writer.write_table(rows)
+    reader = bs.DecryptionSpec(_ColumnKeys(), allow_unverified_footer=True)
+    assert opened(path.read_bytes(), reader).read() == rows
+    forged = change_clear_footer(path.read_bytes(), lambda footer: footer.set_binary(6, b"parquet-cpp version 1.5.0"))
+    assert opened(forged, reader).read() == rows
 
 
 # A page that passes for a footer

@@ -136,7 +136,8 @@ def mini_file(
 def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], physical: bool) -> bytes:
     footer = Struct()
     original = walk.footer.struct
-    for field in (FileMeta.VERSION, FileMeta.CREATED_BY):
+    # The decoder goes by who wrote the pages, and so may only be told by a verified footer.
+    for field in (FileMeta.VERSION, *((FileMeta.CREATED_BY,) if walk.footer.verified else ())):
         if field in original:
             footer.fields[field] = original.fields[field]
     footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut(leaves, physical=physical))

@@ -258,7 +258,9 @@ class Walk:
         if page.clear_levels:
             check_clear_levels(page, chunk.leaf)
         v2 = page.v2
-        if v2 is not None and v2.is_compressed is False and self.footer.wrong(Claim.PARQUET_V2_IN_CLEAR):
+        # Only who wrote a verified footer has a say against a header that may be sealed.
+        wrong = self.footer.verified and self.footer.wrong(Claim.PARQUET_V2_IN_CLEAR)
+        if v2 is not None and v2.is_compressed is False and wrong:
             v2.is_compressed = True  # decoders go by the writer, too
 
     def _pages(self, chunk: Chunk, scratch: Scratch, passing: bool) -> Iterator[Page]:
