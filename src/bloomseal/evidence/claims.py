@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["CONTRADICTED", "NOT_CONTRADICTED", "NOT_SEEN", "Claim"]
+__all__ = ["CONTRADICTED", "NOT_CONTRADICTED", "NOT_SEEN", "Observations"]
 
 CONTRADICTED: Final = "contradicted"
 NOT_CONTRADICTED: Final = "not contradicted"
@@ -17,7 +17,7 @@ _TOLD: Final = 5
 
 
 @dataclass(frozen=True)
-class Claim:
+class Observations:
     """The observations that speak of one claim, all of which stand elsewhere in the bundle too.
 
     Attributes:

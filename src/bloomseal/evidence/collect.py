@@ -34,7 +34,7 @@ from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
-from .claims import Claim
+from .claims import Observations
 from .columns import Look
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
@@ -322,7 +322,7 @@ def _rotations(
         try:
             listed = journal_room.about(journal_room.default_journals(), set(booked.values()))
         except PolicyError as error:
-            unseen = Claim(unseen=(error.what,))
+            unseen = Observations(unseen=(error.what,))
             found.append(journal_room.Rotation("the usual folder", problem=error.what, complete=unseen))
     if not listed:
         return found
@@ -339,7 +339,9 @@ def _rotations(
         except BloomsealError as error:
             if journals is not None:
                 raise
-            found.append(journal_room.Rotation(path.name, problem=error.what, complete=Claim(unseen=(error.what,))))
+            found.append(
+                journal_room.Rotation(path.name, problem=error.what, complete=Observations(unseen=(error.what,)))
+            )
             continue
         if len(data):
             rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"

@@ -29,7 +29,7 @@ from ..orc import OrcFile
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from ..write.key_metadata import key_metadata_in_use
-from .claims import Claim
+from .claims import Observations
 from .versions import ask
 
 __all__ = ["Certificate", "certify", "named_version"]
@@ -59,8 +59,8 @@ class Certificate:
 
     master_key: str
     version: str
-    unneeded: Claim
-    destroyed: Claim = field(default_factory=Claim)
+    unneeded: Observations
+    destroyed: Observations = field(default_factory=Observations)
     files: int = 0
     looked_at: list[str] = field(default_factory=list)
     not_looked_at: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ def certify(
         master_key,
         version,
         # The other question: may it be destroyed? Whatever keeps that from a yes was not seen here.
-        Claim(
+        Observations(
             tuple(f"{path} needs it" for path in answer.needed_by),
             answer.files,
             answer.files,
@@ -145,7 +145,7 @@ def certify(
     return found
 
 
-def _destroyed(found: Certificate, problem: str | None) -> Claim:
+def _destroyed(found: Certificate, problem: str | None) -> Observations:
     """Each attempt is one thing to see, and the KMS's word about the version another."""
     word = found.kms_state == "destroyed"
     against = [f"it unwrapped a data key of {one['file']}" for one in found.tried if one["outcome"] == "opened"]
@@ -155,7 +155,7 @@ def _destroyed(found: Certificate, problem: str | None) -> Claim:
     gone = [one for one in found.tried if one["outcome"] == "refused" and (word or one["problem"] == _GONE)]
     others = [f"{one['file']}: {one['why']}" for one in found.tried if one not in gone and one["outcome"] != "opened"]
     silent = [] if found.tried or word else [problem or f"{found.kms} does not tell the state of single versions"]
-    return Claim(tuple(against), len(gone) + word, len(found.tried) + word, (*others, *silent))
+    return Observations(tuple(against), len(gone) + word, len(found.tried) + word, (*others, *silent))
 
 
 def _tried(ref: FileRef, master_key: str, version: str, client: Any, keys: Any) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..audit.rules.findings import Finding
-from .claims import Claim
+from .claims import Observations
 from .keys import UNKNOWN, KeyVersion
 
 __all__ = ["Scope", "requirements_of", "standard_of"]
@@ -75,7 +75,7 @@ def requirements_of(scope: Scope) -> list[dict[str, Any]]:
     ]
 
 
-def _claim(item: dict[str, Any], scope: Scope) -> Claim:
+def _claim(item: dict[str, Any], scope: Scope) -> Observations:
     rules = item.get("rules", ())
     found = _grouped(one for one in scope.findings if one.rule.id.startswith(tuple(rules)))
     found += [
@@ -85,10 +85,10 @@ def _claim(item: dict[str, Any], scope: Scope) -> Claim:
     unseen += [*_grouped(one for one in scope.findings if one.rule.id.startswith(_BELIEVED)), *scope.unseen]
     if item.get("about") != "keys":
         seen, of = scope.files if "about" in item else (0, 0)
-        return Claim(tuple(found), seen, of, tuple(unseen))
+        return Observations(tuple(found), seen, of, tuple(unseen))
     untold = {key.name: [name for name in item.get("told", ()) if not _told(key, name)] for key in scope.keys}
     unseen += [*scope.nameless, *(f"{', '.join(names)} of {key}" for key, names in untold.items() if names)]
-    return Claim(tuple(found), sum(not names for names in untold.values()), len(untold), tuple(unseen))
+    return Observations(tuple(found), sum(not names for names in untold.values()), len(untold), tuple(unseen))
 
 
 def _told(key: KeyVersion, name: str) -> bool:

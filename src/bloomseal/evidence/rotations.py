@@ -15,7 +15,7 @@ from ..core.storage.source import refusal
 from ..rotation.journal import Chain, default_journal
 from ..storage.folder import Folder
 from .bundle.archive import Spool
-from .claims import Claim
+from .claims import Observations
 from .keys import KeyVersion
 
 __all__ = ["Rotation", "about", "default_journals", "judged", "read_journal"]
@@ -54,7 +54,7 @@ class Rotation:
     problem: str | None = None
     head: str | None = None
     remaining: dict[str, int] = field(default_factory=dict)
-    complete: Claim = field(default_factory=Claim)
+    complete: Observations = field(default_factory=Observations)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -122,7 +122,7 @@ def judged(
         unseen: what nobody could look at.
     """
     if rotation.problem is not None:
-        rotation.complete = Claim(unseen=(rotation.problem,))
+        rotation.complete = Observations(unseen=(rotation.problem,))
         return rotation
     current = {one.name: one for one in versions if one.files}
     # What was unsealed has no key any more, and whatever else is under that key stays so.
@@ -151,7 +151,7 @@ def judged(
     doubts += (
         ["who wrote the journal: an older version's, which anybody could alter"] if rotation.chain == "none" else []
     )
-    rotation.complete = Claim(tuple(found), len(named & looked), len(named | mine), (*doubts, *unseen))
+    rotation.complete = Observations(tuple(found), len(named & looked), len(named | mine), (*doubts, *unseen))
     return rotation
 
 
