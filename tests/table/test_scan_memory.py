@@ -110,5 +110,5 @@ def test_so_does_one_of_smaller_row_groups(paths: dict[str, str]) -> None:
 def test_so_does_one_of_a_column_that_does_not_compress(paths: dict[str, str]) -> None:
     found = scanned("stream", paths["small"], paths["text"])
     assert found["rows"] == GROUP // 2 // 100 * GROUPS
-    # Slack for libraries' pages that are touched first.
-    assert found["resident"] < 3 * GROUP // 2 + 4 * MIB
+    # With slack, as above, for what allocators keep.
+    assert found["resident"] < 3 * GROUP // 2 + 16 * MIB
