@@ -103,7 +103,7 @@ def spark(work: Path) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "1g")
+            .config("spark.driver.memory", "2g")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.adaptive.enabled", "false")
             # To compile a query costs more than to run it over so few rows. `test_same_answers`, and all that starts a
