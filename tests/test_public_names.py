@@ -1,10 +1,13 @@
 """What `import bloomseal` offers, and what it must not load."""
 
+import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import bloomseal
 
@@ -13,6 +16,16 @@ def test_every_public_name_is_there() -> None:
     assert bloomseal.__all__ == sorted(set(bloomseal.__all__))
     assert all(getattr(bloomseal, name) is not None for name in bloomseal.__all__)
     assert set(bloomseal.__all__) <= set(dir(bloomseal))
+
+
+@pytest.mark.parametrize("package", ["audit", "evidence", "keytools", "orc", "rotation", "spark"])
+def test_the_names_of_the_parts_are_there(package: str) -> None:
+    part = importlib.import_module(f"bloomseal.{package}")
+    assert part.__all__ == sorted(set(part.__all__))
+    assert all(getattr(part, name) is not None for name in part.__all__)
+    source = ast.parse(Path(part.__file__ or "").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(source) if isinstance(node, ast.ImportFrom) and node.level]
+    assert {one.name for node in imports for one in node.names} - {"lazily"} == set(part.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

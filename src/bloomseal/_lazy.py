@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["deferred", "lazily"]
+
+_IMPORT: Final = re.compile(rb"^    from (\.\S*) import (\w+) as \2$", re.MULTILINE)
 
 
 class _Deferred:
@@ -27,21 +30,24 @@ def deferred(name: str) -> Any:
     return _Deferred(name)
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and ``__dir__`` of a package.
+def lazily(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """The ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
 
-    Args:
-        package: its ``__name__``.
-        homes: public name → the module that defines it, relative to the package; a module's own name → "".
+    The names are those that its ``__init__.py`` imports for type checkers, one a line: ``from .module import name as
+    name``. So each is written once. Modules (``from . import name as name``) are no part of ``__all__``.
     """
+    module: Any = sys.modules[package]
+    source = module.__spec__.loader.get_data(module.__file__)  # also out of a zip file
+    homes = {name.decode(): home.decode() for home, name in _IMPORT.findall(source)}
 
     def get(name: str) -> Any:
         if (home := homes.get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if not home:
+        if home == ".":
             return import_module(f".{name}", package)
-        value = getattr(import_module(f".{home}", package), name)
-        setattr(sys.modules[package], name, value)
+        value = getattr(import_module(home, package), name)
+        setattr(module, name, value)
         return value
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
+    listed = sorted(name for name, home in homes.items() if home != ".")
+    return listed, get, lambda: sorted({*vars(module), *homes})

@@ -5,49 +5,19 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .destruction.answer import Destruction, Reason
-    from .destruction.look import may_destroy
-    from .facts.inventory import inventory
-    from .history import Changes, compare
-    from .leaks import Demonstration, demonstrate
-    from .report import Report, audit
-    from .rules.catalogue import RULES
-    from .rules.findings import Finding, Rule, Severity
-
-__all__ = [
-    "RULES",
-    "Changes",
-    "Demonstration",
-    "Destruction",
-    "Finding",
-    "Reason",
-    "Report",
-    "Rule",
-    "Severity",
-    "audit",
-    "compare",
-    "demonstrate",
-    "inventory",
-    "may_destroy",
-]
-
-if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "RULES": "rules.catalogue",
-            "Changes": "history",
-            "Demonstration": "leaks",
-            "Destruction": "destruction.answer",
-            "Finding": "rules.findings",
-            "Reason": "destruction.answer",
-            "Report": "report",
-            "Rule": "rules.findings",
-            "Severity": "rules.findings",
-            "audit": "report",
-            "compare": "history",
-            "demonstrate": "leaks",
-            "inventory": "facts.inventory",
-            "may_destroy": "destruction.look",
-        },
-    )
+    from .destruction.answer import Destruction as Destruction
+    from .destruction.answer import Reason as Reason
+    from .destruction.look import may_destroy as may_destroy
+    from .facts.inventory import inventory as inventory
+    from .history import Changes as Changes
+    from .history import compare as compare
+    from .leaks import Demonstration as Demonstration
+    from .leaks import demonstrate as demonstrate
+    from .report import Report as Report
+    from .report import audit as audit
+    from .rules.catalogue import RULES as RULES
+    from .rules.findings import Finding as Finding
+    from .rules.findings import Rule as Rule
+    from .rules.findings import Severity as Severity
+else:
+    __all__, __getattr__, __dir__ = lazily(__name__)

@@ -5,36 +5,15 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .bundle.manifest import Verification, add_signature, verify
-    from .bundle.signing import Detached, FileSigner, KmsSigner, PublicKey, Signer
-    from .collect import Evidence, make
-
-__all__ = [
-    "Detached",
-    "Evidence",
-    "FileSigner",
-    "KmsSigner",
-    "PublicKey",
-    "Signer",
-    "Verification",
-    "add_signature",
-    "make",
-    "verify",
-]
-
-if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "Detached": "bundle.signing",
-            "Evidence": "collect",
-            "FileSigner": "bundle.signing",
-            "KmsSigner": "bundle.signing",
-            "PublicKey": "bundle.signing",
-            "Signer": "bundle.signing",
-            "Verification": "bundle.manifest",
-            "add_signature": "bundle.manifest",
-            "make": "collect",
-            "verify": "bundle.manifest",
-        },
-    )
+    from .bundle.manifest import Verification as Verification
+    from .bundle.manifest import add_signature as add_signature
+    from .bundle.manifest import verify as verify
+    from .bundle.signing import Detached as Detached
+    from .bundle.signing import FileSigner as FileSigner
+    from .bundle.signing import KmsSigner as KmsSigner
+    from .bundle.signing import PublicKey as PublicKey
+    from .bundle.signing import Signer as Signer
+    from .collect import Evidence as Evidence
+    from .collect import make as make
+else:
+    __all__, __getattr__, __dir__ = lazily(__name__)

@@ -10,86 +10,31 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from ..core.keys.access import KmsAccessError, Problem
-    from ..core.keys.explicit import ExplicitKeys
-    from ..core.keys.material import KeyMaterial, KeyMetadata
-    from ..core.keys.protocols import FileKeys, KeyDescription, KeyRetriever, KeySource, KmsClient
-    from ..core.storage.ref import FileRef
-    from .keyring.keyring import Keyring
-    from .kms.counters import Counters
-    from .kms.registry import client_for, register_kms
-    from .kms_protocols import (
-        DescribingKms,
-        KeyState,
-        LocalKeyKms,
-        MasterKeyFacts,
-        MasterVersion,
-        RewrappingKms,
-        SigningKms,
-        VersionFacts,
-    )
-    from .local_keys import MasterKeys
-    from .sources import as_key_source
-    from .tools import KeyTools
-
-__all__ = [
-    "Counters",
-    "DescribingKms",
-    "ExplicitKeys",
-    "FileKeys",
-    "FileRef",
-    "KeyDescription",
-    "KeyMaterial",
-    "KeyMetadata",
-    "KeyRetriever",
-    "KeySource",
-    "KeyState",
-    "KeyTools",
-    "Keyring",
-    "KmsAccessError",
-    "KmsClient",
-    "LocalKeyKms",
-    "MasterKeyFacts",
-    "MasterKeys",
-    "MasterVersion",
-    "Problem",
-    "RewrappingKms",
-    "SigningKms",
-    "VersionFacts",
-    "as_key_source",
-    "client_for",
-    "register_kms",
-]
-
-if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "Counters": "kms.counters",
-            "DescribingKms": "kms_protocols",
-            "ExplicitKeys": ".core.keys.explicit",
-            "FileKeys": ".core.keys.protocols",
-            "FileRef": ".core.storage.ref",
-            "KeyDescription": ".core.keys.protocols",
-            "KeyMaterial": ".core.keys.material",
-            "KeyMetadata": ".core.keys.material",
-            "KeyRetriever": ".core.keys.protocols",
-            "KeySource": ".core.keys.protocols",
-            "KeyState": "kms_protocols",
-            "KeyTools": "tools",
-            "Keyring": "keyring.keyring",
-            "KmsAccessError": ".core.keys.access",
-            "KmsClient": ".core.keys.protocols",
-            "LocalKeyKms": "kms_protocols",
-            "MasterKeyFacts": "kms_protocols",
-            "MasterKeys": "local_keys",
-            "MasterVersion": "kms_protocols",
-            "Problem": ".core.keys.access",
-            "RewrappingKms": "kms_protocols",
-            "SigningKms": "kms_protocols",
-            "VersionFacts": "kms_protocols",
-            "as_key_source": "sources",
-            "client_for": "kms.registry",
-            "register_kms": "kms.registry",
-        },
-    )
+    from ..core.keys.access import KmsAccessError as KmsAccessError
+    from ..core.keys.access import Problem as Problem
+    from ..core.keys.explicit import ExplicitKeys as ExplicitKeys
+    from ..core.keys.material import KeyMaterial as KeyMaterial
+    from ..core.keys.material import KeyMetadata as KeyMetadata
+    from ..core.keys.protocols import FileKeys as FileKeys
+    from ..core.keys.protocols import KeyDescription as KeyDescription
+    from ..core.keys.protocols import KeyRetriever as KeyRetriever
+    from ..core.keys.protocols import KeySource as KeySource
+    from ..core.keys.protocols import KmsClient as KmsClient
+    from ..core.storage.ref import FileRef as FileRef
+    from .keyring.keyring import Keyring as Keyring
+    from .kms.counters import Counters as Counters
+    from .kms.registry import client_for as client_for
+    from .kms.registry import register_kms as register_kms
+    from .kms_protocols import DescribingKms as DescribingKms
+    from .kms_protocols import KeyState as KeyState
+    from .kms_protocols import LocalKeyKms as LocalKeyKms
+    from .kms_protocols import MasterKeyFacts as MasterKeyFacts
+    from .kms_protocols import MasterVersion as MasterVersion
+    from .kms_protocols import RewrappingKms as RewrappingKms
+    from .kms_protocols import SigningKms as SigningKms
+    from .kms_protocols import VersionFacts as VersionFacts
+    from .local_keys import MasterKeys as MasterKeys
+    from .sources import as_key_source as as_key_source
+    from .tools import KeyTools as KeyTools
+else:
+    __all__, __getattr__, __dir__ = lazily(__name__)

@@ -5,48 +5,18 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .asking.answers import RowGroupVerdicts
-    from .encryption import Encryption
-    from .file import OrcFile, open_file
-    from .filters import BloomFilter
-    from .index import FilterInfo
-    from .rewrite.report import OrcRewriteReport
-    from .rewrite.verbs import attach_filters, rekey, repair_filters
-    from .schema import Column, Schema
-    from .tail import Stripe
-
-__all__ = [
-    "BloomFilter",
-    "Column",
-    "Encryption",
-    "FilterInfo",
-    "OrcFile",
-    "OrcRewriteReport",
-    "RowGroupVerdicts",
-    "Schema",
-    "Stripe",
-    "attach_filters",
-    "open_file",
-    "rekey",
-    "repair_filters",
-]
-
-if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "BloomFilter": "filters",
-            "Column": "schema",
-            "Encryption": "encryption",
-            "FilterInfo": "index",
-            "OrcFile": "file",
-            "OrcRewriteReport": "rewrite.report",
-            "RowGroupVerdicts": "asking.answers",
-            "Schema": "schema",
-            "Stripe": "tail",
-            "attach_filters": "rewrite.verbs",
-            "open_file": "file",
-            "rekey": "rewrite.verbs",
-            "repair_filters": "rewrite.verbs",
-        },
-    )
+    from .asking.answers import RowGroupVerdicts as RowGroupVerdicts
+    from .encryption import Encryption as Encryption
+    from .file import OrcFile as OrcFile
+    from .file import open_file as open_file
+    from .filters import BloomFilter as BloomFilter
+    from .index import FilterInfo as FilterInfo
+    from .rewrite.report import OrcRewriteReport as OrcRewriteReport
+    from .rewrite.verbs import attach_filters as attach_filters
+    from .rewrite.verbs import rekey as rekey
+    from .rewrite.verbs import repair_filters as repair_filters
+    from .schema import Column as Column
+    from .schema import Schema as Schema
+    from .tail import Stripe as Stripe
+else:
+    __all__, __getattr__, __dir__ = lazily(__name__)
