@@ -10,12 +10,9 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import audit as audit
-    from . import duckdb as duckdb
     from . import evidence as evidence
     from . import orc as orc
-    from . import polars as polars
     from . import rotation as rotation
-    from . import spark as spark
     from .core.decryption import DecryptionSpec as DecryptionSpec
     from .core.errors import BloomsealError as BloomsealError
     from .core.errors import BloomsealWarning as BloomsealWarning
@@ -60,4 +57,4 @@ if TYPE_CHECKING:
     from .write.convert import seal_file as seal_file
     from .write.convert import unseal_file as unseal_file
 else:
-    __all__, __getattr__, __dir__ = lazily(__name__)
+    __all__, __getattr__, __dir__ = lazily(__name__, "duckdb", "polars", "spark")

@@ -30,15 +30,19 @@ def deferred(name: str) -> Any:
     return _Deferred(name)
 
 
-def lazily(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazily(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """The ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
 
     The names are those that its ``__init__.py`` imports for type checkers, one a line: ``from .module import name as
     name``. So each is written once. Modules (``from . import name as name``) are no part of ``__all__``.
+
+    Args:
+        package: its ``__name__``.
+        modules: of it, which no layer below may import, not even for type checkers.
     """
     module: Any = sys.modules[package]
     source = module.__spec__.loader.get_data(module.__file__)  # also out of a zip file
-    homes = {name.decode(): home.decode() for home, name in _IMPORT.findall(source)}
+    homes = {name.decode(): home.decode() for home, name in _IMPORT.findall(source)} | dict.fromkeys(modules, ".")
 
     def get(name: str) -> Any:
         if (home := homes.get(name)) is None:

@@ -18,7 +18,6 @@ from support.forks import holds_in_a_child
 FILTERS = [("id", "in", [f"{n}-{n}" for n in range(6)])]
 BARE = {
     "core/forked.py": "makes them",
-    "cli/arguments/standard_input.py": "the command line does not fork",
     "keytools/cache.py": "renewed by itself",
     "keytools/helper.py": "a process of its own",
     "keytools/keyring/keyring.py": "renewed by itself",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -17,7 +16,6 @@ from click.shell_completion import CompletionItem
 
 from .. import __version__
 from ..core.errors import BloomsealError, BloomsealWarning, UsageError
-from .arguments.standard_input import was_read
 from .hints import hint_for
 from .render import json_line, printable, remark
 from .state import State, common_options
@@ -102,15 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # This process is ours, and multiplies no matrices: the threads that numpy's OpenBLAS starts for that, one for
         # each core, cost more time than numpy takes to load. Whoever has said how many there are to be, is obeyed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = _run_command(arguments)
-    if arguments is None and code and was_read():
-        # A thread of Arrow's that reads ahead would call an interpreter that ends, which takes the process with it: it
-        # ended by SIGABRT, and not with its code.
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
-    return code
+    return _run_command(arguments)
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:

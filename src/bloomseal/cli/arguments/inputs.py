@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -16,10 +16,9 @@ import pyarrow as pa
 from ...core.errors import BloomsealError, FormatError, KeyAccessError, UsageError
 from ...core.spelling import nearest
 from ...storage.discovery.tables import is_one_file
-from .bad_line import BadLine, bad_csv_line, bad_json_line
-from .csv_input import COMPRESSIONS, CsvReader
+from .csv_input import CsvReader
 from .json_input import JsonReader
-from .standard_input import StandardInput
+from .lines import COMPRESSIONS
 
 __all__ = ["FORMATS", "Input", "kind_of", "open_input", "parse_type"]
 
@@ -79,38 +78,24 @@ def open_input(
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
     delimiter = delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
-    known = dict(types)
-
-    def broken(error: Exception) -> FormatError:
-        bad = None
-        if kind in ("csv", "ndjson"):
-            bad = bad_csv_line(path, known, delimiter) if kind == "csv" else bad_json_line(path, known)
-        return _broken(path, kind, error, bad)
 
     with contextlib.ExitStack() as stack:
-        try:
+        with _translated(path, kind):
             if kind in ("csv", "ndjson"):
                 reader = CsvReader(path, types, delimiter, stack) if kind == "csv" else JsonReader(path, types, stack)
-                known.update(reader.types)
-                counted = ((batch, reader.position) for batch in reader.batches)
-                found = Input(reader.schema, counted, reader.total)
+                counted = ((batch, reader.input.position) for batch in reader.batches)
+                found = Input(reader.schema, counted, reader.input.total)
             else:
-                found = _OPENERS[kind](path, types, stack)
-        except BloomsealError as error:
-            raise error.at(file=path) from None
-        except OSError as error:
-            raise _unreadable(path, error) from None
-        except (pa.ArrowException, ValueError) as error:
-            raise broken(error) from None
+                found = _OPENERS[kind](path, stack)
         if missing := [name for name in types if name not in found.schema.names]:
             raise UsageError(
                 "no such column in the input",
                 column=missing[0],
                 hint=f"one of {', '.join(nearest(missing[0], found.schema.names))}",
             )
-        if kind in ("table", "parquet", "arrow") and types:
+        if kind in _OPENERS and types:
             found = _cast(found, types)
-        found.batches = _guarded(found.batches, path, broken)
+        found.batches = _guarded(found.batches, path, kind)
         yield found
 
 
@@ -143,7 +128,7 @@ def parse_type(text: str) -> pa.DataType:
         ) from None
 
 
-def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
+def _open_parquet(path: str, stack: contextlib.ExitStack) -> Input:
     import pyarrow.parquet as pq
 
     if path == "-":
@@ -160,7 +145,7 @@ def _is_table(path: str) -> bool:
     return path != "-" and "://" not in path and not is_one_file(path)
 
 
-def _open_table(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
+def _open_table(path: str, stack: contextlib.ExitStack) -> Input:
     from ...table.open import open_table
 
     table, done = open_table(path), [0.0]
@@ -184,31 +169,21 @@ def _in_clear(path: str) -> Iterator[None]:
         raise UsageError("the input is encrypted", file=path, hint="bloomseal unseal, or attach and rekey") from None
 
 
-def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
-    stream, total = _stream(path, stack)
-    if path != "-":
-        with contextlib.suppress(pa.ArrowInvalid):
-            file = stack.enter_context(pa.ipc.open_file(stream))
-            batches = (file.get_batch(index) for index in range(file.num_record_batches))
-            return Input(file.schema, _with_bytes(batches, stream, 0), 0)
-        stream.seek(0)
+def _open_arrow(path: str, stack: contextlib.ExitStack) -> Input:
+    if path == "-":
+        reader = stack.enter_context(pa.ipc.open_stream(sys.stdin.buffer))
+        return Input(reader.schema, ((batch, 0) for batch in reader), 0)
+    stream = stack.enter_context(pa.OSFile(path, "rb"))
+    with contextlib.suppress(pa.ArrowInvalid):
+        file = stack.enter_context(pa.ipc.open_file(stream))
+        batches = (file.get_batch(index) for index in range(file.num_record_batches))
+        return Input(file.schema, ((batch, 0) for batch in batches), 0)
+    stream.seek(0)
     reader = stack.enter_context(pa.ipc.open_stream(stream))
-    return Input(reader.schema, _with_bytes(reader, stream, total), total)
+    return Input(reader.schema, ((batch, stream.tell()) for batch in reader), stream.size())
 
 
 _OPENERS: Final = {"table": _open_table, "parquet": _open_parquet, "arrow": _open_arrow}
-
-
-def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
-    if path == "-":
-        return stack.enter_context(pa.PythonFile(StandardInput(sys.stdin.buffer), mode="r")), 0
-    file = stack.enter_context(pa.OSFile(path, "rb"))
-    return file, file.size()
-
-
-def _with_bytes(batches: Any, stream: Any, total: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    for batch in batches:
-        yield batch, stream.tell() if total else 0
 
 
 def _with_rows(batches: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -225,16 +200,25 @@ def _cast(found: Input, types: Mapping[str, pa.DataType]) -> Input:
 
 
 def _guarded(
-    batches: Iterator[tuple[pa.RecordBatch, float]], path: str, broken: Callable[[Exception], FormatError]
+    batches: Iterator[tuple[pa.RecordBatch, float]], path: str, kind: str
 ) -> Iterator[tuple[pa.RecordBatch, float]]:
-    try:
+    with _translated(path, kind):
         yield from batches
+
+
+@contextlib.contextmanager
+def _translated(path: str, kind: str) -> Iterator[None]:
+    """Errors as ours, with the file's name."""
+    try:
+        yield
     except BloomsealError as error:
         raise error.at(file=path) from None
     except OSError as error:
         raise _unreadable(path, error) from None
     except (pa.ArrowException, ValueError) as error:
-        raise broken(error) from None
+        # pyarrow's messages quote the cell that did not parse; it may be a secret.
+        what = f"the input does not read as {kind} of these types ({type(error).__name__})"
+        raise FormatError(what, file=path, hint="--type COLUMN=TYPE") from None
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
@@ -249,13 +233,3 @@ def _unreadable(path: str, error: OSError) -> UsageError:
     # Arrow's own text repeats the name, and adds numbers.
     why = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
     return UsageError(f"the input can't be read: {why}", file=path)
-
-
-def _broken(path: str, kind: str, error: Exception, bad: BadLine | None) -> FormatError:
-    # pyarrow's messages quote the cell that did not parse; it may be a secret.
-    if bad is None:
-        what = f"the input does not read as {kind} of these types ({type(error).__name__})"
-        return FormatError(what, file=path, hint="--type COLUMN=TYPE")
-    return FormatError(
-        f"line {bad.line} does not read as {kind}: {bad.why}", file=path, column=bad.column, hint=bad.hint
-    )

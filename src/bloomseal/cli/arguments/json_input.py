@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from ...core.errors import FormatError
-from .csv_input import BLOCK_BYTES, DATES, Guess, inflated
-from .standard_input import StandardInput
+from .csv_input import DATES, Guess
+from .lines import BLOCK_BYTES, UNTYPED, TextInput, bad_line, first_unread
 
 __all__ = ["JsonReader"]
 
@@ -35,66 +35,88 @@ class JsonReader:
         types: column → type, where it is not to be found out.
         stack: closes what is opened here.
 
-    Attributes:
-        types: of all columns as Arrow's reader takes them.
-        total: bytes of the file, which `position` counts up to; 0 for standard input.
-
     Raises:
-        OSError, pyarrow.ArrowException, ValueError: the caller's to translate.
+        FormatError: a line that does not read, or a value that does not fit its type.
+        OSError: the caller's to translate.
     """
 
     def __init__(self, path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> None:
-        from pyarrow import json
-
-        self.total = 0
-        self._raw: Any = None
+        self.input = TextInput(path, stack)
+        blocks = _blocks(self.input.stream)
+        if (first := next(blocks, None)) is None:
+            raise FormatError("the input is empty", hint="one JSON object in each line")
         # Types that Arrow's reader of JSON does not know are made of texts.
         texts = {name: pa.string() if pa.types.is_date(kind) else kind for name, kind in types.items()}
-        self.types: dict[str, pa.DataType] = {}
-        begin, stream = self._opened(path, stack)
-        if not begin.strip():
-            raise FormatError("the input is empty", hint="one JSON object in each line")
-        found = _schema_of(begin, texts)
+        found = _read_or_tell(*first, texts, complete=False).schema
         plain = pa.schema([field.with_type(_without_moments(field.type)) for field in found])
-        self.types = dict(zip(plain.names, plain.types, strict=True))
-        options = json.ParseOptions(explicit_schema=plain)
-        reader = json.open_json(stream, read_options=json.ReadOptions(block_size=BLOCK_BYTES), parse_options=options)
-        batches = iter(stack.enter_context(reader))
-        first = next(batches, None)
+        self._plain = dict(zip(plain.names, plain.types, strict=True))
+        begin = _read_or_tell(*first, self._plain)
         guessed = [field.name for field in plain if field.name not in types and pa.types.is_string(field.type)]
-        wanted = {**{name: _moments(first, name) for name in guessed}, **types}
-        self.schema = pa.schema([field.with_type(wanted.get(field.name, field.type)) for field in reader.schema])
+        wanted = {**{name: _moments(begin.column(name)) for name in guessed}, **types}
+        self.schema = pa.schema([field.with_type(wanted.get(field.name, field.type)) for field in plain])
         given = [name for name in self.schema.names if name not in types]
-        rest = [] if first is None else [first]
-        self.batches = (_typed(batch, self.schema, given) for part in (rest, batches) for batch in part)
-
-    @property
-    def position(self) -> int:
-        """Bytes of the file read so far."""
-        return self._raw.tell() if self.total else 0
-
-    def _opened(self, path: str, stack: contextlib.ExitStack) -> tuple[bytes, Any]:
-        """The beginning, and a stream of all."""
-        if path == "-":
-            begin, stdin = b"", cast("io.BufferedReader[Any]", sys.stdin.buffer)
-            while len(begin) < BLOCK_BYTES and (more := stdin.read1(BLOCK_BYTES - len(begin))):
-                begin += more
-            whole = StandardInput(stdin, begin)
-            return begin, stack.enter_context(pa.PythonFile(cast("Any", whole), mode="r"))
-        with contextlib.ExitStack() as survey:
-            begin = inflated(path, survey.enter_context(pa.OSFile(path, "rb")), survey).read(BLOCK_BYTES)
-        self._raw = stack.enter_context(pa.OSFile(path, "rb"))
-        self.total = self._raw.size()
-        return begin, inflated(path, self._raw, stack)
+        rest = (_read_or_tell(line, lines, self._plain) for line, lines in blocks)
+        self.batches = (_typed(table, self.schema, given) for part in ([begin], rest) for table in part)
 
 
-def _schema_of(begin: bytes, types: Mapping[str, pa.DataType]) -> pa.Schema:
-    from pyarrow import json
+def _blocks(stream: Any) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines, about `BLOCK_BYTES` at a time, and the number of their first."""
+    number, first, size = 0, 1, 0
+    block: list[bytes] = []
+    while line := stream.readline(BLOCK_BYTES + 1):
+        number += 1
+        if len(line) > BLOCK_BYTES:
+            hint = "one object in each line; Parquet or Arrow for longer values"
+            raise bad_line("ndjson", number, f"it has more than {BLOCK_BYTES >> 20} MiB", hint)
+        block.append(line)
+        size += len(line)
+        if size >= BLOCK_BYTES:
+            yield first, block
+            block, first, size = [], number + 1, 0
+    if any(line.strip() for line in block):
+        yield first, block
 
-    whole = begin[: begin.rfind(b"\n") + 1] if len(begin) >= BLOCK_BYTES else begin
-    options = json.ParseOptions(explicit_schema=pa.schema(list(types.items())) if types else None)
-    read = json.ReadOptions(block_size=len(whole) + 1)
-    return json.read_json(io.BytesIO(whole or begin), read_options=read, parse_options=options).schema
+
+def _read_or_tell(
+    first: int, lines: list[bytes], types: Mapping[str, pa.DataType], *, complete: bool = True
+) -> pa.Table:
+    """Columns of these types; others are found out, where these are not `complete`."""
+    found = _read(lines, types, complete)
+    if found is not None:
+        return found
+    at = first_unread(lines, lambda some: _read(some, types, complete) is not None)
+    line, number = lines[at], first + at
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise bad_line("ndjson", number, "it is no JSON object", "one object in each line")
+    if not complete and (before := _read(lines[:at], types, complete)) is not None:
+        types = dict(zip(before.schema.names, before.schema.types, strict=True))
+    for name, value in values.items():
+        if _read([json.dumps({name: value}).encode()], types, complete=True) is None:
+            why = "its value does not fit the type" if name in types else "the first lines have no such column"
+            raise bad_line("ndjson", number, why, UNTYPED, name)
+    raise bad_line("ndjson", number, "a name stands in it twice", "one value for each name")
+
+
+def _read(lines: Sequence[bytes], types: Mapping[str, pa.DataType], complete: bool) -> pa.Table | None:
+    from pyarrow import json as arrow_json
+
+    data = b"".join(lines)
+    more = "error" if complete else "infer"
+    if not data.strip():
+        return pa.schema(list(types.items())).empty_table()
+    schema = pa.schema(list(types.items())) if types else None
+    try:
+        return arrow_json.read_json(
+            io.BytesIO(data),
+            arrow_json.ReadOptions(block_size=len(data) + 1, use_threads=False),
+            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=more),
+        )
+    except pa.ArrowException:
+        return None
 
 
 def _without_moments(kind: pa.DataType) -> pa.DataType:
@@ -109,16 +131,16 @@ def _without_moments(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _moments(first: pa.RecordBatch | None, name: str) -> pa.DataType:
+def _moments(column: pa.ChunkedArray) -> pa.DataType:
     guess = Guess(among=DATES)
-    if first is not None:
-        guess.see(first.column(first.schema.get_field_index(name)).drop_null())
+    guess.see(column.drop_null())
     return pa.string() if pa.types.is_null(guess.type) else guess.type
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema, found: Iterable[str]) -> pa.RecordBatch:
+def _typed(table: pa.Table, schema: pa.Schema, found: Iterable[str]) -> pa.RecordBatch:
     columns = []
-    for field, column in zip(schema, batch.columns, strict=True):
+    for field, chunks in zip(schema, table.columns, strict=True):
+        column = chunks.combine_chunks()
         if field.name in found and any(map(_inexact, _doubles(column))):
             raise FormatError(
                 "the column has fractions, or numbers of more than 64 bits, and numbers that no double holds for sure",
