@@ -85,7 +85,7 @@ def ask_orc(path: Path, column: str) -> Callable[[], int]:
     read and inflated. Nothing is parsed, and no filter asked.
     """
     with orc.open_file(path) as file:
-        tail, leaf = file.tail, file.leaf(column)[0]
+        tail, leaf = file.tail, file.schema.leaf(column)
         every = [one for stripe in file.stripes for one in file.index(stripe.index).streams]
         streams = [one for one in every if one.column == leaf.id and one.kind in {*FilterKind}]
     size, scratch = path.stat().st_size, Scratch()

@@ -77,7 +77,7 @@ HOLDERS: dict[str, Callable[[Path], Any]] = {
     "OutputKeys": _output_keys,
     "OutputKeys' footer": lambda path: _output_keys(path).footer,
     "SealedFile": _file,
-    "SealedFile's walk": lambda path: _file(path)._walk,
+    "ParquetFile's walk": lambda path: _file(path).walk,
     "VerifyReport": lambda path: _file(path).verify(),
     "Inspection": lambda path: (_file(path), bs.inspect(path))[1],
     "Keyring": _ring,

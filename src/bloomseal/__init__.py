@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .keytools import Keyring as Keyring
     from .keytools import KeyTools as KeyTools
     from .policy import Policy as Policy
-    from .read.door import open_file as open_file
     from .read.file import SealedFile as SealedFile
-    from .read.file import Verdict as Verdict
+    from .read.open import open_file as open_file
+    from .read.verdict import Verdict as Verdict
     from .rotation.rewrap import RewrapReport as RewrapReport
     from .rotation.rewrap import rewrap as rewrap
     from .sbbf import FilterSpec as FilterSpec

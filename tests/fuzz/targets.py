@@ -46,7 +46,7 @@ from bloomseal.index.manifest import FACTS, Manifest, Run, Shard
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy.file import Policy
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.rotation.journal import Journal
 from bloomseal.sbbf import batch
 
@@ -116,7 +116,7 @@ def seeds() -> dict[str, bytes]:
 
 def _indexes(data: bytes) -> tuple[bytes, bytes]:
     """Column index and offset index of the first column, as they stand in the file."""
-    with SealedFile(Source.memory(data), None) as file:
+    with ParquetFile(Source.memory(data), None) as file:
         view = file.walk.chunk(0, 0).view
     places = (view.column_index_offset, view.column_index_length), (view.offset_index_offset, view.offset_index_length)
     (one, its), (other, others) = places
@@ -183,7 +183,7 @@ def footer_whole(data: bytes) -> None:
 def file_whole(data: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bs.BloomsealWarning)
-        file = SealedFile(Source.memory(data), None)
+        file = ParquetFile(Source.memory(data), None)
         calls: list[Callable[[], Any]] = [
             lambda: file.row_groups,
             file.verify,

@@ -15,6 +15,7 @@ from bloomseal.cli.main import main
 from bloomseal.core.errors import UnsupportedError, UsageError
 from bloomseal.orc import index
 from bloomseal.orc.index import need_range
+from bloomseal.orc.layout import OrcLayout
 from bloomseal.orc.protobuf import Message, encoded
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_java import java_orc_rows, java_orc_write
@@ -116,7 +117,7 @@ def _said(first: int, least: int, greatest: int) -> Message:
 def test_moments_that_pyarrow_can_not_hold_are_refused_by_either_statistics(tmp_path: Path, first: int) -> None:
     po.write_table(pa.table({"when": pa.array([0], pa.timestamp("us"))}), tmp_path / "one.orc")
     with orc.open_file(tmp_path / "one.orc") as file:
-        column = file.leaf("when")[0]
+        column = file.schema.leaf("when")
     need_range([(_said(first, 0, 1), column)], said=True)
     with pytest.raises(UnsupportedError, match="1677 to 2262"):
         need_range([(_said(first, 0, _LATE), column)])
@@ -129,12 +130,12 @@ def test_filters_over_moments_of_which_nothing_is_said(
     table = pa.table({"when": pa.array([0, 1], pa.timestamp("us")), "n": [1, 2]})
     po.write_table(table, tmp_path / "one.orc")
     with orc.open_file(tmp_path / "one.orc") as file:
-        when, number = file.leaf("when")[0], file.leaf("n")[0]
+        when, number = file.schema.leaf("when"), file.schema.leaf("n")
     only_nulls = Message(memoryview(encoded(1, 0)))
     monkeypatch.setattr(index, "_PYARROW", version)
     need_range([(only_nulls, when), (None, number)], said=True)
     need_range([(None, when)])
-    monkeypatch.setattr(orc.OrcFile, "stripe_statistics", lambda *_: None)
+    monkeypatch.setattr(OrcLayout, "stripe_statistics", lambda *_: None)
     if version < 25:
         with pytest.raises(UnsupportedError, match="no statistics tell"):
             bs.attach_filters(tmp_path / "one.orc", ["when"])

@@ -193,7 +193,7 @@ def test_encrypted_streams_of_the_java_writer_are_cut(
             sizes.append(plan.bytes_read)
         # The condition's column and the others, each read once.
         assert len(calls) == 6
-        assert max(sizes) < 0.7 * sum(stripe.data_length for stripe in file.orc.stripes)
+        assert max(sizes) < 0.7 * sum(stripe.data_length for stripe in file.stripes)
 
 
 def test_few_bytes_of_many_rows_are_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

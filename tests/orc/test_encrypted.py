@@ -40,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _maybe(file: orc.OrcFile, column: str, value: Any) -> list[bool]:
-    return [answer.verdicts[0] != Verdict.ABSENT for answer in file.probe(column, [value])]
+    return [answer.verdicts[0] != Verdict.ABSENT for answer in file.verdicts(column, [value])]
 
 
 def test_the_footer_tells_keys_masks_and_columns(path: Path) -> None:
@@ -93,7 +93,7 @@ def test_merged_stripes_keep_their_ids_and_keys(path: Path, tmp_path: Path) -> N
 
 def test_nothing_is_absent_unless_ctr_is_accepted(path: Path) -> None:
     with orc.open_file(path, decryption=DecryptionSpec(keys=OURS)) as file:
-        for answer in file.probe("num", [-1, 0]):
+        for answer in file.verdicts("num", [-1, 0]):
             assert answer.verdicts == [Verdict.NO_FILTER] * 2
             assert "allow_ctr" in str(answer.untrusted)
         assert _maybe(file, "id", -1) == [False] * 5
@@ -108,17 +108,17 @@ def test_a_wrong_key_is_never_a_verdict(compression: str, tmp_path: Path) -> Non
         with orc.open_file(path, decryption=DecryptionSpec(keys=wrong, allow_ctr=True)) as file:
             for column in ("num", "s.a", "name"):
                 with pytest.raises(IntegrityError, match="wrong key"):
-                    file.probe(column, [1 if column != "name" else "x"])
+                    file.verdicts(column, [1 if column != "name" else "x"])
 
 
 def test_without_keys_masked_values_are_not_taken_for_real_ones(path: Path) -> None:
     with orc.open_file(path) as file, pytest.raises(KeyAccessError, match="no keys were given"):
-        file.probe("num", [1])
+        file.verdicts("num", [1])
     gone = MasterKeys({"pii": [OLD, None]})
     with orc.open_file(path, decryption=DecryptionSpec(keys=gone, allow_ctr=True)) as file:
         for column in ("num", "name"):
             with pytest.raises(KeyAccessError, match="knows no master key"):
-                file.probe(column, [None])
+                file.verdicts(column, [None])
         assert _maybe(file, "id", 1)[0]
 
 
@@ -136,7 +136,7 @@ def test_what_is_expected_must_be_encrypted(path: Path, tmp_path: Path) -> None:
         orc.open_file(path, decryption=DecryptionSpec(keys=object(), allow_ctr=True)) as file,
         pytest.raises(UsageError, match="ORC"),
     ):
-        file.probe("num", [1])
+        file.verdicts("num", [1])
 
 
 def test_a_keyring_opens_local_keys(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_keyring_opens_local_keys(tmp_path: Path) -> None:
         orc.open_file(path, decryption=DecryptionSpec(keys=ring, allow_ctr=True)) as file,
         pytest.raises(KeyAccessError, match="destroyed"),
     ):
-        file.probe("num", [1])
+        file.verdicts("num", [1])
 
 
 def test_java_agrees_on_rows(path: Path) -> None:

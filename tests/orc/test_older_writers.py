@@ -37,9 +37,9 @@ def test_a_filter_of_many_hash_functions_is_asked_for_some() -> None:
     for count in (limits.MAX_ORC_HASHES, limits.MAX_ORC_HASHES + 1, 5_000, (1 << 64) - 1):
         full, half = (field(1, count) + field(3, bits * 8) for bits in (b"\xff", b"\x55"))
         with orc.open_file(crafted(filters=[full])) as file:
-            assert file.probe("a", [1])[0].verdicts == [Verdict.MAYBE_PRESENT]
+            assert file.verdicts("a", [1])[0].verdicts == [Verdict.MAYBE_PRESENT]
         with orc.open_file(crafted(filters=[half])) as file:
-            assert file.probe("a", [1])[0].verdicts == [Verdict.ABSENT]
+            assert file.verdicts("a", [1])[0].verdicts == [Verdict.ABSENT]
 
 
 @pytest.mark.parametrize("fpp", [1e-300, 5e-324])
@@ -49,7 +49,7 @@ def test_rows_behind_such_filters_are_found(fpp: float, tmp_path: Path) -> None:
     for name, value in (("a", 7), ("t", "7")):
         assert bs.read_table(path, filters=[(name, "==", value)]).num_rows == 1
         with orc.open_file(path) as file:
-            assert file.probe(name, [value])[0].verdicts == [Verdict.MAYBE_PRESENT]
+            assert file.verdicts(name, [value])[0].verdicts == [Verdict.MAYBE_PRESENT]
 
 
 def _without_magic(path: Path, head: bytes = b"ORC") -> None:

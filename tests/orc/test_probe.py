@@ -47,7 +47,7 @@ def _counted(path: Path, table: pa.Table, column: str, stride: int) -> tuple[int
     known = list({value for row in rows for value in row if value is not None})
     missed = told = other = 0
     with orc.open_file(path) as file:
-        for answer, part in zip(file.probe(column, known), _groups(file, stride), strict=True):
+        for answer, part in zip(file.verdicts(column, known), _groups(file, stride), strict=True):
             here = {value for row in rows[part] for value in row}
             for value, verdict in zip(known, answer.verdicts, strict=True):
                 absent = verdict == Verdict.ABSENT
@@ -66,7 +66,7 @@ def test_no_value_is_ever_absent(compression: str, tmp_path: Path) -> None:
     with orc.open_file(path) as file:
         assert len(file.stripes) > 2 or compression != "uncompressed"
         assert file.compression == compression.replace("uncompressed", "none")
-        leaves = file.columns
+        leaves = [one.name for one in file.schema.leaves]
     assert {"group.inner", "list._elem", "dec38"} < set(leaves)
     for column in leaves:
         missed, told, other = _counted(path, table, column, 700)
@@ -93,7 +93,7 @@ def test_many_compressed_stripes(compression: str, tmp_path: Path) -> None:
     asked = values[::100]
     with orc.open_file(path) as file:
         assert len(file.stripes) > 2
-        verdicts = [answer.verdicts for answer in file.probe("a", asked)]
+        verdicts = [answer.verdicts for answer in file.verdicts("a", asked)]
         for own, part in zip(verdicts, _groups(file, 2_000), strict=True):
             inside = [own[place // 100] for place in range(part.start, part.stop) if place % 100 == 0]
             assert set(inside) == {Verdict.MAYBE_PRESENT}
@@ -109,7 +109,7 @@ def test_a_filter_is_read_over_several_compression_chunks(tmp_path: Path) -> Non
             filters = file.filter(0, "a")
             assert filters is not None
             assert sum(len(one.bitset) for one in filters) > 2 * 65_536
-            answers = file.probe("a", [0, 59_999, 60_000])
+            answers = file.verdicts("a", [0, 59_999, 60_000])
         assert answers[0].verdicts == [Verdict.MAYBE_PRESENT, Verdict.ABSENT, Verdict.ABSENT]
         assert answers[-1].verdicts == [Verdict.ABSENT, Verdict.MAYBE_PRESENT, Verdict.ABSENT]
 
@@ -119,9 +119,9 @@ def test_statistics_answer_where_no_filter_is(tmp_path: Path) -> None:
     pyarrow_orc = pytest.importorskip("pyarrow.orc")
     pyarrow_orc.write_table(pa.table({"a": [1, 5], "t": ["x", "y"], "n": pa.nulls(2, pa.string())}), path)
     with orc.open_file(path) as file:
-        assert file.probe("a", [0, 3, 6])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER, Verdict.ABSENT]
-        assert file.probe("t", ["a"])[0].verdicts == [Verdict.NO_FILTER]
-        assert file.probe("n", ["a", None])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER]
+        assert file.verdicts("a", [0, 3, 6])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER, Verdict.ABSENT]
+        assert file.verdicts("t", ["a"])[0].verdicts == [Verdict.NO_FILTER]
+        assert file.verdicts("n", ["a", None])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER]
         assert file.filters == []
 
 
@@ -130,9 +130,9 @@ def test_null_nan_and_signed_zero(tmp_path: Path) -> None:
     write(pa.table({"e": [-0.0, 1.5], "d": [0.0, 2.5]}), path)
     with orc.open_file(path) as file:
         maybe = Verdict.MAYBE_PRESENT
-        assert file.probe("e", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
-        assert file.probe("d", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
-        assert file.probe("e", [1.5, 2.5])[0].verdicts == [maybe, Verdict.ABSENT]
+        assert file.verdicts("e", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
+        assert file.verdicts("d", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
+        assert file.verdicts("e", [1.5, 2.5])[0].verdicts == [maybe, Verdict.ABSENT]
 
 
 def test_values_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_values_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
         }
         for column, value in wrong.items():
             with pytest.raises(UsageError):
-                file.probe(column, [value])
-        assert file.probe("dec15", [Decimal("0.001")])[0].verdicts == [Verdict.ABSENT]
+                file.verdicts(column, [value])
+        assert file.verdicts("dec15", [Decimal("0.001")])[0].verdicts == [Verdict.ABSENT]
         for column in ("nowhere", "group", "list", ""):
             with pytest.raises(UsageError):
-                file.probe(column, [1])
+                file.verdicts(column, [1])
         with pytest.raises(UsageError, match="i16"):
-            file.probe("i-16", [1])
+            file.verdicts("i-16", [1])
 
 
 def test_moments_in_utc_are_wall_clock_times(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_moments_in_utc_are_wall_clock_times(tmp_path: Path) -> None:
     with orc.open_file(path) as file:
         asked = [noon, noon.replace(tzinfo=dt.UTC), noon.replace(hour=13)]
         maybe = Verdict.MAYBE_PRESENT
-        assert file.probe("t", asked)[0].verdicts == [maybe, maybe, Verdict.ABSENT]
+        assert file.verdicts("t", asked)[0].verdicts == [maybe, maybe, Verdict.ABSENT]
 
 
 def test_the_file_tells_its_filters(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_many_values_are_asked_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     path, values = tmp_path / "parts.orc", list(range(0, 4_000, 3))
     write(pa.table({"a": values}), path, stride=500)
     with orc.open_file(path) as file:
-        whole = file.probe("a", range(4_000))
+        whole = file.verdicts("a", range(4_000))
         monkeypatch.setattr("bloomseal.orc.asking.values._POSITIONS", 100)
-        assert file.probe("a", range(4_000)) == whole
+        assert file.verdicts("a", range(4_000)) == whole
     assert sum(answer.verdicts.count(Verdict.MAYBE_PRESENT) for answer in whole) >= len(values)

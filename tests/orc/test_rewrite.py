@@ -64,7 +64,7 @@ def _counted(path: Path, column: str, values: list[Any], spec: DecryptionSpec, s
     known = sorted({value for value in values if value is not None}, key=str)
     missed = passed = other = at = 0
     with orc.open_file(path, decryption=spec) as file:
-        answers = iter(file.probe(column, known))
+        answers = iter(file.verdicts(column, known))
         for rows in stripes:
             for start in range(0, rows, 1_000):
                 here = set(values[at + start : at + min(start + 1_000, rows)])
@@ -170,7 +170,7 @@ def test_rekey_moves_to_the_newest_version(path: Path) -> None:
     java = memory_keys(("pii", 1, NEW), ("wide", 1, OLD + NEW))
     assert java_orc_rows(path, java) == ROWS
     with orc.open_file(path, decryption=SPEC) as file, pytest.raises(KeyAccessError, match="version 1"):
-        file.probe("num", [1])
+        file.verdicts("num", [1])
 
 
 def test_rekey_takes_another_master_key(path: Path) -> None:
@@ -280,7 +280,7 @@ def test_every_type_by_the_java_library(sealed: Path, tmp_path: Path) -> None:
                 asked = [Decimal(one) for one in asked]
             elif name == "n":
                 asked = [dt.date(1970, 1, 1) + dt.timedelta(one) for one in asked if one > -141_000]
-            first, second = file.probe(name, asked)
+            first, second = file.verdicts(name, asked)
             for at, verdicts in enumerate(zip(first.verdicts, second.verdicts, strict=True)):
                 assert Verdict.NO_FILTER not in verdicts
                 assert Verdict.MAYBE_PRESENT in verdicts, (name, asked[at])

@@ -81,7 +81,7 @@ def test_a_file_without_row_index_that_counts_nothing() -> None:
     assert bs.read_table(KEPT, filters=[("id", ">", 89)]).num_rows == 10
     assert bs.read_table(KEPT, filters=[("name", "in", ["n3", "n5"])]).num_rows == 2
     with orc.open_file(KEPT) as file:
-        assert file.probe("id", [7])[0].verdicts == [Verdict.NO_FILTER]
+        assert file.verdicts("id", [7])[0].verdicts == [Verdict.NO_FILTER]
         assert file.maybe_present("name", ["n7"]).all()
     assert bs.verify(KEPT, filters=True).ok
 
@@ -154,7 +154,7 @@ def test_an_honest_file_is_pruned_inside_of_structs_and_lists(tmp_path: Path) ->
         assert table.read(filters=asked).num_rows == 0
         assert table.stats.pruned_by_statistics == table.stats.row_groups == 2
     with orc.open_file(tmp_path / "a.orc") as file:
-        assert file.probe("list._elem", [777])[0].verdicts == [Verdict.ABSENT]
+        assert file.verdicts("list._elem", [777])[0].verdicts == [Verdict.ABSENT]
 
 
 def test_an_empty_filter_over_rows_that_nobody_counted_is_maybe(tmp_path: Path) -> None:
@@ -162,11 +162,11 @@ def test_an_empty_filter_over_rows_that_nobody_counted_is_maybe(tmp_path: Path) 
     path = tmp_path / "f.orc"
     write(pa.table({"id": pa.nulls(100, pa.int64())}), path, compression="uncompressed")
     with orc.open_file(path) as file:
-        assert file.probe("id", [7])[0].verdicts == [Verdict.ABSENT]
+        assert file.verdicts("id", [7])[0].verdicts == [Verdict.ABSENT]
     for groups in (False, True):
         _altered(path, "id", 0, 0, groups=groups)
     with orc.open_file(path) as file:
-        (answer,) = file.probe("id", [7])
+        (answer,) = file.verdicts("id", [7])
         assert answer.verdicts == [Verdict.NO_FILTER]
         assert "empty filter" in str(answer.untrusted)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import bloomseal as bs
 from bloomseal import FormatError, orc
-from bloomseal.orc.runs import choose, kernels, walk
+from bloomseal.orc.runs import kernels, walk
 from bloomseal.orc.runs.begin import integers_from
 from bloomseal.orc.streams import StreamKind
 
@@ -56,8 +56,6 @@ def _both(name: str, data: bytes, wanted: int, signed: bool, most: int, values: 
         assert kernels.compiled(name)(through, wanted, signed, most, kept[1]) == found
         assert found < 0 or kept[0].sum() == found
         assert kept[0].tolist() == kept[1].tolist() == (kept[0].tolist() if values is None else values[:wanted])
-    if name == "runs_v2" and not signed and most >= 0:
-        assert choose._long_runs(memoryview(data), wanted, most) in (None, found)
     return int(found)
 
 
@@ -121,8 +119,8 @@ def test_walks_read_streams_of_a_writer(version: str, name: str) -> None:
     assert len(kinds) > 1
 
 
-def test_long_runs_are_read_without_kernels() -> None:
-    """Dictionaries' numbers, packed and ascending, as a writer stores them, from their beginning and from within."""
+def test_long_runs_are_read_from_their_beginning_and_from_within() -> None:
+    """Dictionaries' numbers, packed and ascending, as a writer stores them."""
     rng = np.random.default_rng(8)
     for values in (rng.integers(0, 900, 20_000), (np.arange(20_000) * 7 + rng.integers(0, 6, 20_000)) % 977):
         column = pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), [f"{n:03d}" for n in range(977)])
@@ -135,11 +133,9 @@ def test_long_runs_are_read_without_kernels() -> None:
             cut = memoryview(integers_from(data, skipped, version=2, signed=False))
             most = 976
             for wanted in (1, 511, 20_000 - skipped):
-                found = _both("runs_v2", bytes(cut), wanted, False, most)
-                assert found > 0
-                assert choose._long_runs(cut, wanted, most) == found
-            assert choose._long_runs(cut, 20_000 - skipped, 500) == walk.OUTSIDE
-            assert choose._long_runs(cut[:-1], 20_000 - skipped, most) is None
+                assert _both("runs_v2", bytes(cut), wanted, False, most) > 0
+            assert _both("runs_v2", bytes(cut), 20_000 - skipped, False, 500) == walk.OUTSIDE
+            assert _both("runs_v2", bytes(cut[:-1]), 20_000 - skipped, False, most) == walk.CUT
 
 
 @settings(max_examples=400, deadline=None)
@@ -230,7 +226,7 @@ def test_a_decoder_is_not_shown(name: str) -> None:
     types, streams, encodings, stream = _HOSTILE[name]
     with orc.open_file(made(types, streams, encodings, 3)) as file:
         with pytest.raises(FormatError, match=f"the {stream} stream") as caught:
-            file.clear(0, file.columns)
+            file.clear(0, [one.name for one in file.schema.leaves])
         assert caught.value.module == "stripe 0"
         assert caught.value.column
 

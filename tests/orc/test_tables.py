@@ -20,7 +20,7 @@ from bloomseal.core.errors import FormatError, PolicyError, UnsupportedError, Us
 from bloomseal.orc import Column, OrcFile
 from bloomseal.orc.protobuf import Message
 from bloomseal.orc.statistics import GroupStatistics
-from bloomseal.read.orc.file import OrcPlan, SealedOrcFile
+from bloomseal.read.orc.file import OrcPlan
 from support.orc_files import orc_file, orc_ring
 
 from .generated import columns, write
@@ -98,7 +98,7 @@ def test_only_surviving_stripes_are_decoded(tmp_path: Path) -> None:
     rows = pa.table({"id": range(60_000), "text": [f"{number:040d}" for number in range(60_000)]})
     write(rows, path, stride=1_000, stripe_size=200_000, batch_size=1_000, compression="uncompressed")
     with bs.open_file(path) as file:
-        assert isinstance(file, SealedOrcFile)
+        assert isinstance(file, OrcFile)
         assert file.num_parts > 3
         plan = file.plan(["text"], [("id", "==", 31_234)])
         found = [*file.scan(plan)]
@@ -206,7 +206,6 @@ def test_the_verbs_of_files(folder: Path) -> None:
         assert file.probe("list._elem", [5]) == file.probe("list.list.element", [5])
         for call in (
             lambda: file.walk,
-            lambda: file.filter(0, "i8"),
             lambda: file.key_set("i8", [1]),
             lambda: [*file.survivors("i8", None)],  # type: ignore[arg-type]
         ):
@@ -337,9 +336,9 @@ def test_types_of_one_table_are_taken_apart_once(tmp_path: Path) -> None:
         bs.open_file(tmp_path / "b.orc") as b,
         bs.open_file(tmp_path / "c.orc") as c,
     ):
-        assert isinstance(a, SealedOrcFile)
-        assert isinstance(b, SealedOrcFile)
-        assert isinstance(c, SealedOrcFile)
+        assert isinstance(a, OrcFile)
+        assert isinstance(b, OrcFile)
+        assert isinstance(c, OrcFile)
         assert a._columns is b._columns
         assert a.arrow_schema.types == [pa.int64(), pa.string()]
         assert c.arrow_schema.types == [pa.string(), pa.int64()]

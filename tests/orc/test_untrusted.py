@@ -26,7 +26,7 @@ def test_filters_with_other_hashes_are_maybe(version: str | None, tmp_path: Path
     by_version(path, version)
     with orc.open_file(path) as file:
         assert all("ORC-1024" in str(info.untrusted) for info in file.filters)
-        assert file.probe("i", [7, 8])[0].verdicts == [Verdict.NO_FILTER] * 2
+        assert file.verdicts("i", [7, 8])[0].verdicts == [Verdict.NO_FILTER] * 2
         assert file.maybe_present("t", ["a", "aa"]).all()
     table = bs.open_table(path)
     assert table.read(filters=[("t", "==", "aa")]).num_rows == 0
@@ -41,17 +41,17 @@ def test_repaired_versions_are_believed(version: str, tmp_path: Path) -> None:
     write(ROWS, path)
     by_version(path, version)
     with orc.open_file(path) as file:
-        assert file.probe("t", ["a", "aa"])[0].verdicts == [Verdict.MAYBE_PRESENT, Verdict.ABSENT]
+        assert file.verdicts("t", ["a", "aa"])[0].verdicts == [Verdict.MAYBE_PRESENT, Verdict.ABSENT]
 
 
 def test_filters_over_float_prove_nothing(tmp_path: Path) -> None:
     path = tmp_path / "f.orc"
     write(ROWS, path)
     with orc.open_file(path) as file:
-        (answer,) = file.probe("f", [2.0])
+        (answer,) = file.verdicts("f", [2.0])
         assert answer.verdicts == [Verdict.NO_FILTER]
         assert "stores them as floats" in str(answer.untrusted)
-        assert file.probe("d", [2.0])[0].verdicts == [Verdict.ABSENT]
+        assert file.verdicts("d", [2.0])[0].verdicts == [Verdict.ABSENT]
 
 
 @pytest.mark.parametrize(("column", "version"), [("f", "2.2.2"), ("t", "1.7.0"), ("t", None)])

@@ -12,6 +12,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.parquet.layout import TAIL_BYTES
 from bloomseal.core.storage.source import Source
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.storage.places import open_source
 
 ROWS, GROUPS = 40_000, 8
@@ -38,7 +39,7 @@ def counted(path: Path) -> tuple[bs.SealedFile, list[tuple[int, int]]]:
     watched = Source(
         source.ref, source.size, lambda at, n: (ranges.append((at, n)), source.read(at, n))[1], source.close
     )
-    return bs.SealedFile(watched, DECRYPTION), ranges
+    return ParquetFile(watched, DECRYPTION), ranges
 
 
 def test_a_probe_reads_the_tail_and_one_range_per_filter(path: Path) -> None:

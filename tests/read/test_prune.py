@@ -12,7 +12,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.parquet.walk import Chunk
 from bloomseal.core.sbbf import SplitBlockBloomFilter
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.read.predicate.predicate import Predicate
 from bloomseal.read.prune import RuledOut, Survivors, ruled_out
 from bloomseal.sbbf import batch
@@ -28,7 +28,7 @@ def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
+def file(tmp_path_factory: pytest.TempPathFactory) -> ParquetFile:
     """Row group 0: `a` is 0, 10, … 90, `b` is b0, b1, …; 1: 1000 more; 2: nulls alone. `n`, half null, has no
     filter.
     """
@@ -47,13 +47,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
     return bs.open_file(path)
 
 
-def asked(file: SealedFile, filters: Any, group: int = 0) -> tuple[RuledOut | None, list[str]]:
+def asked(file: ParquetFile, filters: Any, group: int = 0) -> tuple[RuledOut | None, list[str]]:
     """What ruled the row group out, and whose filters were opened, in order."""
     opened: list[str] = []
     return ruled_out(file.walk, group, Predicate(filters, file.walk.footer.schema), recorded(file, opened)), opened
 
 
-def recorded(file: SealedFile, opened: list[str]) -> Callable[[Chunk], SplitBlockBloomFilter | None]:
+def recorded(file: ParquetFile, opened: list[str]) -> Callable[[Chunk], SplitBlockBloomFilter | None]:
     def filter_of(chunk: Chunk) -> SplitBlockBloomFilter | None:
         opened.append(chunk.leaf.name)
         return file.filter(chunk.row_group, chunk.leaf.name)
@@ -112,14 +112,14 @@ def recorded(file: SealedFile, opened: list[str]) -> Callable[[Chunk], SplitBloc
     ],
 )  # fmt: skip
 def test_what_rules_a_row_group_out(
-    file: SealedFile, filters: Any, group: int, expected: tuple[RuledOut | None, list[str]]
+    file: ParquetFile, filters: Any, group: int, expected: tuple[RuledOut | None, list[str]]
 ) -> None:
     assert asked(file, filters, group) == expected
 
 
 @pytest.mark.parametrize(("extra", "expected"), [([50], None), ([], FILTER)])
 def test_of_many_values_those_are_left_that_may_be_there(
-    file: SealedFile, extra: list[int], expected: RuledOut | None
+    file: ParquetFile, extra: list[int], expected: RuledOut | None
 ) -> None:
     strangers = [value for value in range(-20_000, 20_000) if value % 10 and not 0 <= value % 1_000 <= 100]
     inside = [value for value in range(1, 90) if value % 10]
@@ -136,7 +136,7 @@ def test_of_many_values_those_are_left_that_may_be_there(
     assert ruled_out(file.walk, 0, predicate, recorded(file, opened)) is expected
 
 
-def test_without_a_filter_the_bounds_leave_values(file: SealedFile) -> None:
+def test_without_a_filter_the_bounds_leave_values(file: ParquetFile) -> None:
     predicate = Predicate([("n", "in", list(range(-30_000, 30_000)))], file.walk.footer.schema)
     left: dict[Any, Any] = {}
     assert ruled_out(file.walk, 1, predicate, recorded(file, []), left) is None
@@ -144,7 +144,7 @@ def test_without_a_filter_the_bounds_leave_values(file: SealedFile) -> None:
     assert set(values.to_pylist()) == set(range(11, 20))
 
 
-def test_survivors_are_counted(file: SealedFile) -> None:
+def test_survivors_are_counted(file: ParquetFile) -> None:
     def left(column: str, values: list[Any]) -> Survivors:
         return file.survivors(column, file.key_set(column, values))
 

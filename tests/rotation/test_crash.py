@@ -17,7 +17,7 @@ from support.rotation_tables import TO_SECOND, ciphers, keyring, masters, opens,
 from support.victim import STEPS, run
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["bloomseal.rotation", "bloomseal.read.file", "pyarrow.parquet"])
+processes.set_forkserver_preload(["bloomseal.rotation", "bloomseal.read.parquet", "pyarrow.parquet"])
 
 
 class Table:

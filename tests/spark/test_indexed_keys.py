@@ -203,7 +203,7 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
 def test_row_groups_that_an_index_leaves_are_asked_no_more(
     indexed: tuple[Path, bs.Policy], table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bloomseal.read.file import SealedFile
+    from bloomseal.read.parquet import ParquetFile
     from bloomseal.spark.semijoin.indexed import AskedIndexes
     from bloomseal.spark.semijoin.reading import Reading
     from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
@@ -212,8 +212,8 @@ def test_row_groups_that_an_index_leaves_are_asked_no_more(
     policy = indexed[1].for_table("t").at(table)
     path = one(table, indexed[1])
     asked: list[Any] = []
-    inner = SealedFile.survivors
-    monkeypatch.setattr(SealedFile, "survivors", lambda *args: asked.append(args) or inner(*args))
+    inner = ParquetFile.survivors
+    monkeypatch.setattr(ParquetFile, "survivors", lambda *args: asked.append(args) or inner(*args))
     with bs.open_file(path, decryption=policy) as file:
         keys = file.key_set("ssn", [ssn(417)])
         left = AskedIndexes().left([str(path)], None, policy, "ssn", lambda _file, _place: keys)

@@ -24,7 +24,7 @@ from bloomseal import (
 )
 from bloomseal.core.encryption import ModuleType, framed_length
 from bloomseal.core.storage.source import Source
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 
 __all__ = ["KINDS", "Module", "SmallFile", "judge", "small_file"]
 
@@ -120,7 +120,7 @@ def small_file(kind: str, version: int = 0) -> SmallFile:
 
 
 def _modules(small: SmallFile) -> Iterator[Module]:
-    file = SealedFile(Source.memory(small.data), small.decryption)
+    file = ParquetFile(Source.memory(small.data), small.decryption)
     walk, data = file.walk, small.data
 
     def one(kind: ModuleType, group: int, column: str, page: int, start: int) -> Module:
@@ -166,7 +166,7 @@ def judge(small: SmallFile, data: bytes, what: str, *, pages_too: bool = True) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BloomsealWarning)
         try:
-            file = SealedFile(Source.memory(data), small.decryption)
+            file = ParquetFile(Source.memory(data), small.decryption)
         except BloomsealError:
             return "refused"
         except Exception as error:
@@ -187,7 +187,7 @@ def judge(small: SmallFile, data: bytes, what: str, *, pages_too: bool = True) -
     return "unnoticed"
 
 
-def _ask(small: SmallFile, file: SealedFile, what: str, pages_too: bool) -> list[str]:
+def _ask(small: SmallFile, file: ParquetFile, what: str, pages_too: bool) -> list[str]:
     refusals: list[str] = []
 
     def attempt(name: str, call: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.polars as bp
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.table.query import query
 
 KEYS = bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"id": b"c" * 16})
@@ -40,13 +40,13 @@ def write(path: Path, number: int, kind: pa.DataType | None = None, **encryption
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files for which a read was planned from its arguments."""
     names: list[str] = []
-    before = SealedFile.plan
+    before = ParquetFile.plan
 
-    def noted(file: SealedFile, *asked: Any, **more: Any) -> Any:
+    def noted(file: ParquetFile, *asked: Any, **more: Any) -> Any:
         names.append(Path(file.path).name)
         return before(file, *asked, **more)
 
-    monkeypatch.setattr(SealedFile, "plan", noted)
+    monkeypatch.setattr(ParquetFile, "plan", noted)
     return names
 
 

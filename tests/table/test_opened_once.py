@@ -17,7 +17,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.polars as bp
 from bloomseal.core.storage.source import Source
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.table import scan
 from bloomseal.table.query import kept, parts
 from bloomseal.table.query.query import Fragment
@@ -67,7 +67,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     before = parts.open_file
 
-    def noted(ref: Any, **more: Any) -> SealedFile:
+    def noted(ref: Any, **more: Any) -> ParquetFile:
         names.append(Path(ref.path).name)
         return before(ref, **more)
 
@@ -226,7 +226,7 @@ def test_no_key_stays_in_what_is_kept_and_each_is_asked_for_again(folder: Path) 
     keys = Retriever()
     lazy = lazy_of(folder, keys)
     assert keys.asked == FILES
-    files = [one for one in gc.get_objects() if isinstance(one, SealedFile) and one.source.fd is not None]
+    files = [one for one in gc.get_objects() if isinstance(one, ParquetFile) and one.source.fd is not None]
     assert len(files) == FILES
     for file in files:
         with pytest.raises(bs.KeyAccessError):
@@ -321,13 +321,13 @@ def test_files_whose_floats_differ_are_decoded_once(
         kind = pa.float32() if i < wide_from else pa.float64()
         bs.write_table(pa.table({"x": pa.array([0.5, 0.1], kind), "i": [i, i]}), tmp_path / f"{i}.parquet")
     decoded = []
-    scan_part = bs.SealedFile.scan_part
+    scan_part = ParquetFile.scan_part
 
-    def counted(self: bs.SealedFile, plan: Any, part: int) -> pa.Table | None:
+    def counted(self: ParquetFile, plan: Any, part: int) -> pa.Table | None:
         decoded.append(self.path)
         return scan_part(self, plan, part)
 
-    monkeypatch.setattr(bs.SealedFile, "scan_part", counted)
+    monkeypatch.setattr(ParquetFile, "scan_part", counted)
     table = bs.open_table(tmp_path)
     found = table.read(filters=[("x", ">=", 0.1)], threads=threads)
     assert found.column("i").to_pylist() == [i for i in range(10) for _ in range(2)]

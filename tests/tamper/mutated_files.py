@@ -7,7 +7,7 @@ from typing import Any
 
 import bloomseal as bs
 from bloomseal.core.storage.source import Source
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from support.mutants import Mutant, mutant
 from support.small_files import FILTERED, KINDS, SSN_KEY, SmallFile, judge, small_file
 
@@ -44,7 +44,7 @@ def _only_errors_of_ours(made: Mutant, decryption: bs.DecryptionSpec) -> dict[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bs.BloomsealWarning)
         try:
-            file = SealedFile(Source.memory(made.data), decryption)
+            file = ParquetFile(Source.memory(made.data), decryption)
         except bs.BloomsealError:
             return {}
         except Exception as error:

@@ -22,14 +22,14 @@ from bloomseal.core.parquet.footer import FileCrypto, Footer, FooterKind, peek, 
 from bloomseal.core.parquet.layout import MAGIC_ENCRYPTED, FileMeta
 from bloomseal.core.storage.source import Source
 from bloomseal.core.thrift import Struct
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from support.footers import as_ctr, change_algorithm, change_clear_footer, change_footer, rename
 
 FOOTER, PII = b"footer-key-bytes", b"personal-key-16b"
 TABLE = pa.table({"ssn": ["123-45-6789", "987-65-4321"], "name": ["ann", "bob"], "n": pa.array([1, 2], pa.int64())})
 FORGED = pa.table({"ssn": ["000-00-0000", "000-00-0001"], "name": ["eve", "eve"], "n": pa.array([7, 8], pa.int64())})
 
-USES: dict[str, Callable[[SealedFile], Any]] = {
+USES: dict[str, Callable[[ParquetFile], Any]] = {
     "probe": lambda file: file.probe("ssn", ["123-45-6789"]),
     "maybe_present": lambda file: file.maybe_present("ssn", ["123-45-6789"]),
     "survivors": lambda file: file.survivors("ssn", file.key_set("ssn", ["123-45-6789"])),
@@ -53,8 +53,8 @@ def policy(keyring: bs.Keyring, **settings: Any) -> Any:
     return bs.Policy.from_dict({"version": 1, "tables": {"people": table}}, kms=keyring).for_table("people")
 
 
-def opened(data: bytes, decryption: Any) -> SealedFile:
-    return SealedFile(Source.memory(data), decryption)
+def opened(data: bytes, decryption: Any) -> ParquetFile:
+    return ParquetFile(Source.memory(data), decryption)
 
 
 # The algorithm

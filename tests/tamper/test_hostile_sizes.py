@@ -22,7 +22,7 @@ from bloomseal.core.parquet.footer import plain_footer
 from bloomseal.core.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from bloomseal.core.storage.source import Source
 from bloomseal.core.thrift import Struct, WireType, encode_binary
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from support.small_files import judge, small_file
 
 ALLOWANCE = 64 << 20
@@ -325,7 +325,7 @@ def test_a_sealed_module_that_claims(module: ModuleType, claim: int) -> None:
 
 def test_a_row_group_that_is_not_there() -> None:
     small = small_file("gcm-encrypted-footer")
-    file = SealedFile(Source.memory(small.data), small.decryption)
+    file = ParquetFile(Source.memory(small.data), small.decryption)
     for index in (-1, 3, 1 << 40):
         with pytest.raises(bs.UsageError, match="no such row group"):
             file.filter(index, "ssn")

@@ -17,7 +17,7 @@ from bloomseal.core.parquet.layout import Column, FileMeta, Group, Meta
 from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.core.storage.source import Source
 from bloomseal.core.thrift import Struct
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from bloomseal.write.assemble import filter_modules
 from support.watch import Secrets
 
@@ -55,7 +55,7 @@ def test_a_plaintext_file_where_an_encrypted_one_was_expected(tmp_path: Path) ->
         assert file.read().equals(TABLE)
 
 
-_USES: dict[str, Callable[[SealedFile], Any]] = {
+_USES: dict[str, Callable[[ParquetFile], Any]] = {
     "probe": lambda f: f.probe("ssn", ["x"]),
     "filter": lambda f: f.filter(0, "ssn"),
     "read": lambda f: f.read(),
@@ -86,7 +86,7 @@ def test_a_plaintext_column_where_an_encrypted_one_was_expected(tmp_path: Path, 
 def clear_filter_on_a_sealed_column(path: Path, *, empty: bool) -> bytes:
     """As arrow-rs writes: the column is sealed, its filter is not. With `empty`, one that would exclude everything."""
     data = path.read_bytes()
-    file = SealedFile(Source.memory(data), ALL)
+    file = ParquetFile(Source.memory(data), ALL)
     walk, footer = file.walk, file.walk.footer
     crypto = footer.crypto
     assert crypto is not None
@@ -113,14 +113,14 @@ def clear_filter_on_a_sealed_column(path: Path, *, empty: bool) -> bytes:
 @pytest.mark.parametrize("empty", [False, True], ids=["other values", "all zero"])
 def test_a_clear_filter_on_a_sealed_column_proves_nothing(tmp_path: Path, empty: bool) -> None:
     data = clear_filter_on_a_sealed_column(write(tmp_path / "t.parquet"), empty=empty)
-    file = SealedFile(Source.memory(data), ALL)
+    file = ParquetFile(Source.memory(data), ALL)
     with pytest.warns(bs.BloomsealWarning, match="stands in clear"):
         assert file.probe("ssn", ["123-45-6789"]) == [[bs.Verdict.NO_FILTER]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bs.BloomsealWarning)
         assert file.read(filters=[("ssn", "==", "123-45-6789")]).num_rows == 1
     assert any("in clear" in note for note in file.verify().notes)
-    strict = SealedFile(Source.memory(data), bs.DecryptionSpec(keys(), encrypted_columns=["ssn"]))
+    strict = ParquetFile(Source.memory(data), bs.DecryptionSpec(keys(), encrypted_columns=["ssn"]))
     with pytest.raises(bs.PolicyError, match="stands in clear"):
         strict.probe("ssn", ["123-45-6789"])
     with pytest.raises(bs.PolicyError, match="stands in clear"):

@@ -6,7 +6,7 @@ import pytest
 
 from bloomseal import BloomsealError
 from bloomseal.core.storage.source import Source
-from bloomseal.read.file import SealedFile
+from bloomseal.read.parquet import ParquetFile
 from support.small_files import KINDS, judge, small_file
 
 
@@ -15,7 +15,7 @@ def test_truncated_at_every_length(kind: str) -> None:
     small = small_file(kind)
     for length in range(len(small.data)):
         with pytest.raises(BloomsealError):
-            SealedFile(Source.memory(small.data[:length]), small.decryption)
+            ParquetFile(Source.memory(small.data[:length]), small.decryption)
 
 
 @pytest.mark.parametrize("kind", KINDS)

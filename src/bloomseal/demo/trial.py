@@ -22,8 +22,8 @@ from ..core.errors import BloomsealError
 from ..core.parquet.walk import Walk
 from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..keytools import Keyring, KeyTools
-from ..read.door import inspect
-from ..read.file import Verdict, open_file
+from ..read.open import inspect_file, open_parquet
+from ..read.verdict import Verdict
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..write.writer import SealedWriter
@@ -91,7 +91,7 @@ class Trial:
         sealed = self._write(self.sealed, encryption)
         self.say("writing them again in plaintext, for the attacker")
         clear = self._write(self.clear, None)
-        with open_file(self.sealed, decryption=self.decryption) as opened:
+        with open_parquet(self.sealed, decryption=self.decryption) as opened:
             filters = list(_filters(opened.walk))
             self.results["write"] = {
                 "rows": opened.num_rows,
@@ -147,7 +147,7 @@ class Trial:
         self.say("opening and authenticating every module")
 
         def verified() -> Any:
-            with open_file(self.sealed, decryption=self.decryption) as opened:
+            with open_parquet(self.sealed, decryption=self.decryption) as opened:
                 return opened.verify()
 
         elapsed, report = _timed(verified)
@@ -169,7 +169,7 @@ class Trial:
         area_members = self._in_area(numbers)
 
         self.say("attacking the filters in clear")
-        with open_file(self.clear) as opened:
+        with open_parquet(self.clear) as opened:
             clear = _by_column(
                 (column, opened.walk.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
             )
@@ -180,7 +180,7 @@ class Trial:
         self.results["attack_clear_ssn"] = {**_score(hits, area_members), "seconds": elapsed, "area": _AREA}
 
         self.say("attacking the sealed filters")
-        with open_file(self.sealed, decryption=self.decryption) as opened:
+        with open_parquet(self.sealed, decryption=self.decryption) as opened:
             # The attacker does not even know where the filters are; the demonstration tells him.
             sealed = _by_column(
                 (column, opened.walk.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
@@ -191,7 +191,7 @@ class Trial:
         self.results["attack_sealed"] = {
             "opened_without_keys": self._opens(None),
             "opened_with_a_wrong_key": self._opens(DecryptionSpec(_other_keys())),
-            "seen_without_keys": inspect(self.sealed).footer,
+            "seen_without_keys": inspect_file(self.sealed).footer,
             "filter_headers_found_in_clear_file": _headers(self.clear),
             "filter_headers_found_in_sealed_file": _headers(self.sealed),
             "ciphertext_read_as_filter": _score(_asked(as_if["email"], addresses), members),
@@ -217,11 +217,11 @@ class Trial:
         return time.perf_counter() - began - generating
 
     def _probe(self, value: str) -> int:
-        with open_file(self.sealed, decryption=self.decryption) as opened:
+        with open_parquet(self.sealed, decryption=self.decryption) as opened:
             return sum(verdict is not Verdict.ABSENT for (verdict,) in opened.probe("ssn", [value]))
 
     def _read(self, value: str) -> pa.Table:
-        with open_file(self.sealed, decryption=self.decryption) as opened:
+        with open_parquet(self.sealed, decryption=self.decryption) as opened:
             return opened.read(_ANSWER, [("ssn", "==", value)])
 
     def _pyarrow(self) -> Callable[[str], pa.Table]:
@@ -240,7 +240,7 @@ class Trial:
 
     def _opens(self, decryption: DecryptionSpec | None) -> str:
         try:
-            with open_file(self.sealed, decryption=decryption):
+            with open_parquet(self.sealed, decryption=decryption):
                 return "opened"
         except BloomsealError as error:
             return type(error).__name__

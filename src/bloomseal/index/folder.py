@@ -19,7 +19,7 @@ from ..core.encryption import Algorithm, SecretKey
 from ..core.errors import Hint, IntegrityError, MissingFileError, PolicyError, UsageError
 from ..core.storage.ref import FileRef
 from ..keytools.sources import as_key_source
-from ..read.file import SealedFile
+from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.places import open_source
@@ -110,7 +110,7 @@ class IndexFolder:
         except MissingFileError:
             return None
 
-    def open(self, name: str, decryption: Decryption, known: dict[str, SecretKey] | None = None) -> SealedFile:
+    def open(self, name: str, decryption: Decryption, known: dict[str, SecretKey] | None = None) -> ParquetFile:
         """One file of the index.
 
         Args:
@@ -127,14 +127,14 @@ class IndexFolder:
                 decryption = replace(spec, keys=_KnownKeys(spec.keys, ref, known))
             # Footer, column index and offset index lie at the end, and come in one request.
             source.hold_end(_TAIL)
-            file = SealedFile(source, decryption)
+            file = ParquetFile(source, decryption)
             _check_sealed(file)
         except BaseException:
             source.close()
             raise
         return file
 
-    def open_shard(self, shard: Shard, decryption: Decryption) -> SealedFile:
+    def open_shard(self, shard: Shard, decryption: Decryption) -> ParquetFile:
         """One file of a run, if it is the one that the manifest means.
 
         Raises:
@@ -244,7 +244,7 @@ def _as_table(path: tuple[str, ...], values: pa.Array) -> pa.Table:
     return pa.Table.from_arrays([values], schema=pa.schema([field]))
 
 
-def _check_sealed(file: SealedFile) -> None:
+def _check_sealed(file: ParquetFile) -> None:
     """Nothing but this decides what is in an index; a caller who allows plaintext data does not allow plaintext
     here.
     """

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..core.cached import cached_property
 from ..core.forked import new_lock
 from ..core.storage.source import Source
-from ..read.file import SealedFile
+from ..read.parquet import ParquetFile
 from .facts.members import Members, Trust
 from .folder import IndexFolder
 from .manifest import FileState, Manifest
@@ -259,8 +259,8 @@ class IndexReader:
             return self._loaded
 
 
-def ghost(doc: bytes, path: str) -> SealedFile:
+def ghost(doc: bytes, path: str) -> ParquetFile:
     """A file of the schema that a covered file has, without row groups: what it says of columns, types and wrong
     arguments is what that file would say.
     """
-    return SealedFile(Source.memory(doc, path), None)
+    return ParquetFile(Source.memory(doc, path), None)

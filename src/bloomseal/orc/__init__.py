@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from ..read.orc.file import OrcFile as OrcFile
+    from ..read.orc.file import open_file as open_file
     from .asking.answers import RowGroupVerdicts as RowGroupVerdicts
     from .encryption import Encryption as Encryption
-    from .file import OrcFile as OrcFile
-    from .file import open_file as open_file
     from .filters import BloomFilter as BloomFilter
     from .index import FilterInfo as FilterInfo
     from .rewrite.report import OrcRewriteReport as OrcRewriteReport

@@ -19,7 +19,8 @@ from ..index.facts.sighting import content_of
 from ..index.folder import columns_in
 from ..index.sealed import SealedIndex
 from ..policy import TablePolicy
-from ..read.file import SealedFile, open_file
+from ..read.open import open_parquet
+from ..read.parquet import ParquetFile
 from ..storage.discovery.kinds import is_of_index
 from .settings import Decryption, Encryption
 
@@ -94,5 +95,5 @@ class CarriedOver:
                 warnings.warn(told, BloomsealWarning, stacklevel=4)
 
 
-def _open(refs: Sequence[FileRef], policy: TablePolicy, number: int) -> SealedFile:
-    return open_file(refs[number], decryption=policy)
+def _open(refs: Sequence[FileRef], policy: TablePolicy, number: int) -> ParquetFile:
+    return open_parquet(refs[number], decryption=policy)

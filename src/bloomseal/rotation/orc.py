@@ -7,7 +7,6 @@ engine that writes ORC files encrypts them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -38,17 +37,9 @@ def is_orc(ref: FileRef) -> bool:
 
 
 def identity(ref: FileRef) -> bytes | None:
-    """What is another with every rekey of an ORC file: a digest of its encrypted local keys, empty where nothing is
-    encrypted; None for a file of another format.
-    """
+    """`OrcFile.identity`; None for a file of another format."""
     with open_source(ref) as source:
-        if format_of(source) is not Format.ORC:
-            return None
-        file = OrcFile(source)
-        if file.encryption is None or not file.tail.sealed:
-            return b""
-        keys = [*(one.encrypted_keys for one in file.stripes), [one.encrypted_key for one in file.encryption.variants]]
-    return hashlib.sha256(repr([[bytes(key) for key in some] for some in keys]).encode()).digest()
+        return OrcFile(source).identity if format_of(source) is Format.ORC else None
 
 
 def plan_rekey(file: DataFile, decryption: Decryption, target: Target) -> FilePlan:

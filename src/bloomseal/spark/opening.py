@@ -6,16 +6,13 @@ import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..core.errors import FormatError, PolicyError, UnsupportedError
+from ..core.errors import PolicyError
 from ..core.parquet.walk import Protection
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..policy import TablePolicy
-from ..read.door import open_file as open_any
-from ..read.file import open_file
+from ..read.open import open_file, open_parquet
 from ..storage.discovery.files import refuse_outside_of
-from ..storage.formats import Format, format_of
-from ..storage.places import open_source
 from .listing import open_filesystem
 
 if TYPE_CHECKING:
@@ -55,18 +52,7 @@ def open_table_file(
     if root is None and isinstance(decryption, TablePolicy):
         root = decryption.root
     ref = FileRef(name, open_filesystem(base), root)
-    try:
-        file = open_file(ref, decryption=decryption)
-    except FormatError:
-        # Only asked now: of a Parquet file it would be one request more.
-        with open_source(ref) as source:
-            is_orc = format_of(source) is Format.ORC
-        if not is_orc:
-            raise
-        if not orc:
-            what, hint = "this works on Parquet files only, and here is an ORC file", "bloomseal.spark.read"
-            raise UnsupportedError(what, file=name, hint=hint) from None
-        file = open_any(ref, decryption=decryption)
+    file = (open_file if orc else open_parquet)(ref, decryption=decryption)
     try:
         refuse_links_out(file.source, root)
     except BaseException:

@@ -65,6 +65,13 @@ def format_of(source: Source) -> Format | None:
     return Format.ORC if end[:3] == _ORC else None
 
 
+def format_at(source: Source) -> Format:
+    """The format to open a file as: where its end says neither, it is refused as that which its name says."""
+    if source.ref.filesystem is not None and named_format(source.name) is Format.PARQUET:
+        return Format.PARQUET  # on a file system that is not local the question costs a request
+    return format_of(source) or named_format(source.name) or Format.PARQUET
+
+
 def begins_as_data(source: Source) -> bool:
     """Does the file begin as Parquet or ORC does? Cut off, it has lost its end, and not its pages."""
     begin = bytes(source.read(0, min(source.size, 4)))

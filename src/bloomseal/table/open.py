@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..core.errors import BloomsealWarning, UsageError
 from ..core.parquet.expectation import Expectation
 from ..core.spelling import nearest
-from ..read.door import open_file
+from ..read.open import open_file
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
 from .query.partitions import Partitions

@@ -22,7 +22,7 @@ from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
 
 if TYPE_CHECKING:
-    from ..read.file import ReadStats
+    from ..read.plan import ReadStats
 
 __all__ = ["Files", "Progress", "batches", "stream"]
 

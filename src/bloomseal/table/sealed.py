@@ -14,8 +14,9 @@ from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
 from ..notebook import ShownInNotebooks
-from ..read.file import ReadStats, SealedFile, Verdict
-from ..read.verdict import Hits, verdicts
+from ..read.file import SealedFile
+from ..read.plan import ReadStats
+from ..read.verdict import Hits, Verdict, verdicts
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
@@ -272,7 +273,7 @@ class SealedTable(ShownInNotebooks):
             UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
             As `attach_filters`.
         """
-        from ..write.door import attach_filters
+        from ..write.attach import attach_filters
 
         if self._parts.snapshot is not None:
             raise UnsupportedError(

@@ -6,19 +6,18 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from ..read.open import inspect_file, open_file
 from ..storage.discovery.tables import Places, find_files, is_one_file
+from ..storage.places import FilePlace
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
     from ..core.decryption import DecryptionSpec
-    from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
-    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
-    from ..read.file import Verdict
-    from ..write.attach import AttachReport, Progress
+    from ..write.attach import Progress
     from ..write.writer import FilterRequest
     from .report import TableVerifyReport
 
@@ -41,12 +40,8 @@ def probe(
         Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
     """
     if is_one_file(path, filesystem):
-        from ..read import door
-
-        found: list[list[Verdict]] = door.probe(
-            cast(Path, path), column, values, decryption=decryption, filesystem=filesystem
-        )
-        return found
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+            return file.probe(column, values)
     from .open import open_table
 
     return open_table(path, decryption=decryption, filesystem=filesystem).probe(column, values)
@@ -65,9 +60,8 @@ def verify(
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
     """
     if is_one_file(path, filesystem):
-        from ..read import door
-
-        return door.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+            return file.verify(filters=filters)
     from .open import open_table
 
     table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)
@@ -83,13 +77,9 @@ def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
     Raises:
         FormatError: neither a Parquet nor an ORC file, or a broken footer.
     """
-    from ..read import door
-
     if is_one_file(path, filesystem):
-        return door.inspect(cast(Path, path), filesystem=filesystem)
-    found = find_files(path, filesystem).files
-    inspections: list[Inspection] = [door.inspect(file.ref) for file in found]
-    return inspections
+        return inspect_file(cast(FilePlace, path), filesystem=filesystem)
+    return [inspect_file(file.ref) for file in find_files(path, filesystem).files]
 
 
 def attach_filters(
@@ -120,17 +110,10 @@ def attach_filters(
         file that can't be done ends it; those before it are done.
     """
     if is_one_file(path, filesystem):
-        from ..write import door
+        from ..write import attach
 
-        report: AttachReport | OrcRewriteReport = door.attach_filters(
-            cast(Path, path),
-            bloom_filters,
-            decryption=decryption,
-            filesystem=filesystem,
-            dry_run=dry_run,
-            progress=progress,
-        )
-        return report
+        how: dict[str, Any] = {"filesystem": filesystem, "dry_run": dry_run, "progress": progress}
+        return attach.attach_filters(cast(Path, path), bloom_filters, decryption=decryption, **how)
     from .open import open_table
 
     table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)

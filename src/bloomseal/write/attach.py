@@ -29,6 +29,7 @@ from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import decryption_for
 from ..storage.atomic import AtomicFile, fault_point
+from ..storage.formats import Format, format_at
 from ..storage.places import open_source
 from .assemble import filter_modules
 from .writer import FilterRequest, check_filter, resolve_filters
@@ -36,6 +37,7 @@ from .writer import FilterRequest, check_filter, resolve_filters
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
 
 __all__ = ["AttachReport", "attach_filters"]
@@ -76,8 +78,9 @@ def attach_filters(
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
-) -> AttachReport:
-    """Add filters to a file, or replace those it has. Pages, indexes and all other columns stay byte for byte.
+) -> AttachReport | OrcRewriteReport:
+    """Add filters to a file, or replace those it has. Pages, indexes and all other columns stay byte for byte. Of an
+    ORC file see `bloomseal.orc.attach_filters`.
 
     Each column is read once. A filter of an encrypted column is sealed with the column's key, one of a plaintext column
     stands in clear. A replaced filter that stood in clear is overwritten with zeros. The file identity stays, so an
@@ -95,6 +98,10 @@ def attach_filters(
             file meanwhile. In every case the file is as it was.
     """
     with open_source(path, filesystem) as source:
+        if format_at(source) is Format.ORC:
+            from ..orc import attach_filters as attach_to_orc
+
+            return attach_to_orc(source.ref, bloom_filters, decryption=decryption, dry_run=dry_run, progress=progress)
         decryption = decryption_for(decryption, source.ref)
         footer, keys = open_footer(source, decryption)
         _need_footer_key(source, footer, keys)

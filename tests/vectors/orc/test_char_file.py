@@ -21,13 +21,13 @@ def test_no_value_that_is_there_is_absent() -> None:
     assert hashlib.sha256(data).hexdigest() == "c146d0753cbcc66b22b213e17424757dcd5656d7f1e181a409763ad95431fcbe"
     with orc.open_file(data) as file:
         texts = [text for _, text in ROWS]
-        (answer,) = file.probe("c", texts)
+        (answer,) = file.verdicts("c", texts)
         assert answer.verdicts == [Verdict.NO_FILTER] * len(ROWS)
         assert str(answer.untrusted).endswith("filters over char miss values (seen in its files)")
         (truth,) = file.filter(0, "c") or []
         asked = Asked(texts, file.schema.leaf("c"), zone="", hybrid=False)
         assert asked.maybe_in(truth).sum() < 20, "the file no longer shows it"
-        assert Verdict.ABSENT not in file.probe("id", [number for number, _ in ROWS])[0].verdicts
+        assert Verdict.ABSENT not in file.verdicts("id", [number for number, _ in ROWS])[0].verdicts
     for number, text in ROWS[::20]:
         (row,) = bs.read_table(data, filters=[("c", "==", text.ljust(12))]).to_pylist()
         assert (row["id"], row["c"].rstrip()) == (number, text)

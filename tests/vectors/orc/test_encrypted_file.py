@@ -55,7 +55,7 @@ def test_repaired_filters_miss_nothing(repaired: bytes) -> None:
     with orc.open_file(repaired, decryption=SPEC) as file:
         for place, column in ((1, "name"), (2, "num")):
             known = [row[place] for row in ROWS if row[place] is not None]
-            answers = file.probe(column, known)
+            answers = file.verdicts(column, known)
             groups = [ROWS[:1000], ROWS[1000:1200], ROWS[1200:]]
             passed = other = 0
             for answer, rows in zip(answers, groups, strict=True):
@@ -74,18 +74,18 @@ def test_flipped_bits_make_a_value_absent_where_ctr_is_accepted(repaired: bytes)
     with orc.open_file(repaired, decryption=SPEC) as file:
         stream = file.index(1).filter_stream(2, 0)
         assert stream is not None
-        assert file.probe("name", [value])[2].verdicts == [Verdict.MAYBE_PRESENT]
+        assert file.verdicts("name", [value])[2].verdicts == [Verdict.MAYBE_PRESENT]
     altered = None
     for at in range(stream.offset, stream.offset + stream.length):
         broken = bytearray(repaired)
         broken[at] ^= 0xFF
         with contextlib.suppress(bs.BloomsealError), orc.open_file(bytes(broken), decryption=SPEC) as file:
-            if file.probe("name", [value])[2].verdicts == [Verdict.ABSENT]:
+            if file.verdicts("name", [value])[2].verdicts == [Verdict.ABSENT]:
                 altered = bytes(broken)
                 break
     assert altered is not None
     with orc.open_file(altered, decryption=DecryptionSpec(keys=KEYS)) as file:
-        assert file.probe("name", [value])[2].verdicts == [Verdict.NO_FILTER]
+        assert file.verdicts("name", [value])[2].verdicts == [Verdict.NO_FILTER]
         with pytest.raises(PolicyError, match="authenticates"):
             file.rows(1, ["name"])
 
@@ -105,14 +105,14 @@ def test_a_policy_names_the_master_keys_of_columns(data: bytes, tmp_path: Path) 
         orc.open_file(path, decryption=table) as file,
         pytest.raises(PolicyError, match="master key 'pii', and the policy has 'wide'"),
     ):
-        file.probe("name", ["x"])
+        file.verdicts("name", ["x"])
     # One column's local key, named for another one, is not taken from what was opened already.
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nnum = { key = "wide" }\n')
     with orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t")) as file:
         with pytest.raises(bs.IntegrityError):  # the ring's key is not the file's, but it was agreed on
-            file.probe("num", [1])
+            file.verdicts("num", [1])
         with pytest.raises(PolicyError, match="master key 'wide', and the policy has 'footer'"):
-            file.probe("s.a", [1])
+            file.verdicts("s.a", [1])
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nid = { key = "wide" }\n')
     with pytest.raises(PolicyError, match="in plaintext"):
         orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t"))
@@ -139,7 +139,7 @@ def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
             _ = file.encryption and file.encryption.to_dict()
             for column, value in (("id", 1), ("name", "x"), ("num", 7), ("s.b", "in7")):
                 with contextlib.suppress(bs.BloomsealError):
-                    file.probe(column, [value])
+                    file.verdicts(column, [value])
                 with contextlib.suppress(bs.BloomsealError):
                     file.clear(0, [column])
             with contextlib.suppress(bs.BloomsealError):

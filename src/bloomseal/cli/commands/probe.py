@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import BloomsealError, UsageError
-from ...read.door import open_file
-from ...read.file import Verdict
+from ...read.open import open_file
+from ...read.verdict import Verdict
 from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option

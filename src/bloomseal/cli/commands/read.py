@@ -18,8 +18,8 @@ import pyarrow as pa
 from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError, UsageError
 from ...core.storage.local import NoRegularFileError
-from ...read.door import open_file
-from ...read.file import ReadStats
+from ...read.open import open_file
+from ...read.plan import ReadStats
 from ...storage.discovery.tables import is_one_file
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...core.errors import BloomsealError
-from ...read.door import open_file
+from ...read.open import open_file
 from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
 from ..hints import hint_for

@@ -16,7 +16,7 @@ from ...core.parquet.walk import Walk
 from ...core.thrift.structs import ColumnIndex, OffsetIndex, decode
 from ...format.decode import decode_batches, leaf_values
 from ...format.minifile import PageSelection, mini_file
-from ...read.file import SealedFile
+from ...read.parquet import ParquetFile
 from ...sbbf import batch
 from ..folder import IndexFolder
 from ..manifest import Run, Shard
@@ -117,7 +117,7 @@ class _Pages(NamedTuple):
 class _Opened:
     """One file of a run."""
 
-    def __init__(self, file: SealedFile, shard: Shard) -> None:
+    def __init__(self, file: ParquetFile, shard: Shard) -> None:
         self.file = file
         self._shard = shard
         self._lock = new_lock()

@@ -22,10 +22,10 @@ from ...storage.atomic import AtomicFile, fault_point
 from ..asking.trust import why_untrusted
 from ..chunks import deflate
 from ..encryption import Variant
-from ..file import OrcFile
 from ..filters import FilterKind, parsed_filter
 from ..index import StripeIndex
 from ..keys import ctr
+from ..layout import OrcLayout
 from ..protobuf import Message, encoded, without
 from ..rows.clear import stream_entry, tail_bytes
 from ..streams import Stream, StreamKind
@@ -78,7 +78,7 @@ class Rewriting:
 
     def __init__(
         self,
-        file: OrcFile,
+        file: OrcLayout,
         wishes: Mapping[int, Wish],
         fresh: Mapping[int, Variant],
         versions: Mapping[str, tuple[str, int]],
@@ -369,7 +369,7 @@ class Rewriting:
             IntegrityError: it does not.
         """
         named = Source(self._file.source.ref, reopened.size, reopened.read, lambda: None)
-        new, digests = OrcFile(named, decryption), iter(self._digests)
+        new, digests = OrcLayout(named, decryption), iter(self._digests)
         for stripe in new.stripes:
             index = new.index(stripe.index)
             for leaf in new.schema.leaves:

@@ -15,7 +15,7 @@ from ...storage.atomic import AtomicFile
 from ...storage.places import open_source
 from ..asking.trust import why_untrusted
 from ..encryption import Variant
-from ..file import OrcFile
+from ..layout import OrcLayout
 from ..streams import StreamKind
 from .build import Wish
 from .report import OrcRewriteReport
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attach_filters", "rekey", "repair_filters"]
 
-_Choose = Callable[[OrcFile], list[Wish]]
+_Choose = Callable[[OrcLayout], list[Wish]]
 
 
 def attach_filters(
@@ -61,7 +61,7 @@ def attach_filters(
             the file meanwhile. In every case the file is as it was.
     """
 
-    def wishes(file: OrcFile) -> list[Wish]:
+    def wishes(file: OrcLayout) -> list[Wish]:
         return [_wish(file, name, fpp, drop_masked) for name, fpp in _asked(bloom_filters).items()]
 
     return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
@@ -83,7 +83,7 @@ def repair_filters(
     Arguments and errors are those of `attach_filters`. Copies of the old file still leak: the report's ``old_copies``.
     """
 
-    def wishes(file: OrcFile) -> list[Wish]:
+    def wishes(file: OrcLayout) -> list[Wish]:
         return [
             _wish(file, name, None, drop_masked, required=False)
             for name in file.encrypted_columns
@@ -115,7 +115,7 @@ def rekey(
         As `attach_filters`; UsageError where the file names no such master key.
     """
 
-    def wishes(file: OrcFile) -> list[Wish]:  # noqa: ARG001
+    def wishes(file: OrcLayout) -> list[Wish]:  # noqa: ARG001
         return []
 
     rotate = dict(master_keys or {})
@@ -134,7 +134,7 @@ def _rewritten(
 ) -> OrcRewriteReport:
     with open_source(path, filesystem) as source:
         spec = decryption_for(decryption, source.ref)
-        file = OrcFile(source, spec)
+        file = OrcLayout(source, spec)
         report = OrcRewriteReport(file.path, dry_run, old_size=source.size, new_size=source.size)
         wishes = choose(file)
         fresh = {one.variant.index: one.variant for one in wishes if one.variant is not None}
@@ -157,7 +157,7 @@ def _rewritten(
         return report
 
 
-def _due(file: OrcFile, name: str, drop_masked: bool) -> bool:
+def _due(file: OrcLayout, name: str, drop_masked: bool) -> bool:
     """Does a filter in clear tell the true values of an encrypted column, or is it to go in any case? One entry per row
     group, beside a filter under the column's key, is over masked values.
     """
@@ -173,7 +173,7 @@ def _due(file: OrcFile, name: str, drop_masked: bool) -> bool:
 
 
 def _all_variants(
-    file: OrcFile, master_keys: Mapping[str, str]
+    file: OrcLayout, master_keys: Mapping[str, str]
 ) -> tuple[dict[int, Variant], dict[str, tuple[str, int]]]:
     """All of them, and what takes the place of their master keys."""
     known = {variant.key.name for variant in file.encryption.variants} if file.encryption else set()
@@ -194,7 +194,7 @@ def _all_variants(
     return fresh, versions
 
 
-def _exchanged(file: OrcFile, variant: Variant, versions: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+def _exchanged(file: OrcLayout, variant: Variant, versions: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
     before = variant.key.name, variant.key.version
     after = versions.get(variant.key.name, before)
     return {
@@ -220,8 +220,8 @@ def _asked(given: Mapping[str, FilterSpec | bool] | Collection[str]) -> dict[str
     return found
 
 
-def _wish(file: OrcFile, name: str, fpp: float | None, drop_masked: bool, *, required: bool = True) -> Wish:
-    leaf, variant = file.leaf(name)
+def _wish(file: OrcLayout, name: str, fpp: float | None, drop_masked: bool, *, required: bool = True) -> Wish:
+    leaf, variant = file.opened_leaf(name)
     if variant is not None:
         try:
             file.keys.need_ctr(leaf)

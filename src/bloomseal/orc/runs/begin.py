@@ -12,8 +12,8 @@ import numpy as np
 
 from ...core.errors import FormatError
 from ...core.limits import MAX_ORC_VALUES
-from ..protobuf import number, varint, zigzag
-from .walk import CLOSEST, WIDTHS
+from ..protobuf import number
+from . import walk
 
 __all__ = ["bits_from", "bytes_from", "integers_from"]
 
@@ -66,12 +66,11 @@ def integers_from(data: memoryview, skipped: int, *, version: int, signed: bool)
     Raises:
         FormatError: it ends before, or has a run that no writer makes.
     """
-    run, literals = (_run_v1, _literals_v1) if version == 1 else (_run_v2, _literals_v2)
     at = 0
     while skipped:
-        values, count, end = run(data, at, signed, skipped)
+        values, count, end = _values(data, at, version=version, signed=signed, skipped=skipped)
         if values:
-            return literals(values) + data[end:]
+            return (_literals_v1 if version == 1 else _literals_v2)(values) + data[end:]
         skipped, at = skipped - count, end
     return data[at:]
 
@@ -91,21 +90,19 @@ def _literals(values: bytes) -> bytes:
     return b"".join(bytes([256 - len(part)]) + part for part in parts)
 
 
-def _run_v1(data: memoryview, at: int, signed: bool, skipped: int) -> tuple[list[int], int, int]:
+def _values(data: memoryview, at: int, *, version: int, signed: bool, skipped: int) -> tuple[list[int], int, int]:
     """The values of a run from number `skipped` on, as they are stored; how many it has; where the next one begins."""
-    control = _byte(data, at)
-    if control < 128:
-        delta = _byte(data, at + 1)
-        first, end = varint(data, at + 2)
-        count = control + 3
-        delta -= delta >> 7 << 8
-        return _stored(range(skipped, count), _value(first, signed), delta, signed), count, end
-    count, at = 256 - control, at + 1
-    found = []
-    for _ in range(count):
-        value, at = varint(data, at)
-        found.append(value)
-    return found[skipped:], count, at
+    values = [0] * walk.LONGEST_RUN
+    if version == 1:
+        count, end, sound = walk.decode_v1(data, at, signed, _ALL, values)
+    else:
+        count, end = walk.frame_v2(data, at)
+        sound = end < 0 or skipped >= count or walk.decode_v2(data, at, count, signed, _ALL, values)
+    if end == walk.CUT:
+        raise _cut()
+    if end < 0 or not sound:
+        raise FormatError("a run that no writer makes: corrupt")
+    return [_raw(value, signed) for value in values[skipped:count]], count, end
 
 
 def _literals_v1(values: list[int]) -> bytes:
@@ -113,81 +110,9 @@ def _literals_v1(values: list[int]) -> bytes:
     return b"".join(bytes([256 - len(part)]) + b"".join(map(number, part)) for part in parts)
 
 
-def _run_v2(data: memoryview, at: int, signed: bool, skipped: int) -> tuple[list[int], int, int]:
-    first = _byte(data, at)
-    kind, code = first >> 6, first >> 1 & 31
-    if kind == 0:  # short repeat
-        count, end = (first & 7) + 3, at + 2 + (first >> 3 & 7)
-        return [int.from_bytes(_span(data, at + 1, end))] * (count - skipped), count, end
-    count, width, at = ((first & 1) << 8 | _byte(data, at + 1)) + 1, WIDTHS[code], at + 2
-    if kind == 1:  # direct
-        end = at + (count * width + 7) // 8
-        return _unpacked(_span(data, at, end), count, width)[skipped:], count, end
-    if kind == 3:
-        return _delta_run(data, at, signed, skipped, count, width if code else 0)
-    return _patched_run(data, at, signed, skipped, count, width)
-
-
-def _delta_run(
-    data: memoryview, at: int, signed: bool, skipped: int, count: int, width: int
-) -> tuple[list[int], int, int]:
-    raw, at = varint(data, at)
-    change, at = varint(data, at)
-    value, delta = _value(raw, signed), zigzag(change)
-    if not width:
-        return _stored(range(skipped, count), value, delta, signed), count, at
-    if count < 2:
-        raise FormatError("a run that no writer makes: corrupt")
-    end = at + ((count - 2) * width + 7) // 8
-    values = [value, value + delta]
-    for more in _unpacked(_span(data, at, end), count - 2, width):
-        values.append(values[-1] - more if delta < 0 else values[-1] + more)
-    return [_raw(one, signed) for one in values[skipped:]], count, end
-
-
-def _patched_run(
-    data: memoryview, at: int, signed: bool, skipped: int, count: int, width: int
-) -> tuple[list[int], int, int]:
-    third, fourth = _byte(data, at), _byte(data, at + 1)
-    base_end = at + 2 + (third >> 5) + 1
-    patch_width, gap_width, entries = WIDTHS[third & 31], (fourth >> 5) + 1, fourth & 31
-    if not entries or patch_width + gap_width > 64:
-        raise FormatError("a run that no writer makes: corrupt")
-    base = int.from_bytes(_span(data, at + 2, base_end))
-    sign = 1 << 8 * (base_end - at - 2) - 1
-    base = -(base ^ sign) if base & sign else base
-    packed_end = base_end + (count * width + 7) // 8
-    values = _unpacked(_span(data, base_end, packed_end), count, width)
-    entry_width = CLOSEST[patch_width + gap_width]
-    end = packed_end + (entries * entry_width + 7) // 8
-    place = 0
-    for entry in _unpacked(_span(data, packed_end, end), entries, entry_width):
-        place += entry >> patch_width
-        patch = entry & (1 << patch_width) - 1
-        if place >= count:
-            if patch:
-                raise FormatError("a run that no writer makes: corrupt")
-            continue
-        values[place] |= patch << width
-    return [_raw(base + one, signed) for one in values[skipped:]], count, end
-
-
 def _literals_v2(values: list[int]) -> bytes:
     packed = b"".join(value.to_bytes(8) for value in values)
     return bytes([_SIXTY_FOUR_BITS | len(values) - 1 >> 8, len(values) - 1 & 255]) + packed
-
-
-def _unpacked(data: memoryview, count: int, width: int) -> list[int]:
-    bits, mask = int.from_bytes(data) >> -count * width % 8, (1 << width) - 1
-    return [bits >> place * width & mask for place in range(count - 1, -1, -1)]
-
-
-def _stored(places: range, first: int, delta: int, signed: bool) -> list[int]:
-    return [_raw(first + delta * place, signed) for place in places]
-
-
-def _value(raw: int, signed: bool) -> int:
-    return zigzag(raw) if signed else raw
 
 
 def _raw(value: int, signed: bool) -> int:
@@ -200,12 +125,6 @@ def _byte(data: memoryview, at: int) -> int:
     if at >= len(data):
         raise _cut()
     return data[at]
-
-
-def _span(data: memoryview, at: int, end: int) -> memoryview:
-    if end > len(data):
-        raise _cut()
-    return data[at:end]
 
 
 def _cut() -> FormatError:

@@ -13,7 +13,11 @@ from . import walk
 
 __all__ = ["compiled"]
 
-register_jitable(walk.varint)  # inlined where the walks call it
+for _shared in (
+    walk.varint, walk.unzigzag, walk.unpack, walk.patch_at, walk.gaps_are_sound, walk.decode_patched, walk.decode_v1,
+    walk.frame_v2, walk.decode_v2, walk.added_up,
+):  # fmt: skip
+    register_jitable(_shared)  # inlined where the walks call them
 
 _BYTES: Final = frozen(types.uint8)
 _NUMBERS: Final = (_BYTES, types.int64, types.boolean, types.int64, types.Array(types.int64, 1, "C"))

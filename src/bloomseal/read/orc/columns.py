@@ -14,7 +14,8 @@ from ...core.cached import cached_property
 from ...core.errors import FormatError, UnsupportedError
 from ...core.parquet.schema import Leaf, Schema
 from ...format.leaves import leaves_of
-from ...orc import Column, OrcFile
+from ...orc import Column
+from ...orc.layout import OrcLayout
 from ...orc.rows.clear import empty_file
 from ...orc.schema import Kind
 from ...orc.schema import Schema as OrcSchema
@@ -124,7 +125,7 @@ class Columns:
             at = last + 1
 
 
-def columns_of(file: OrcFile) -> Columns:
+def columns_of(file: OrcLayout) -> Columns:
     """The columns of a file, in the types to which pyarrow decodes them.
 
     Raises:

@@ -1,11 +1,11 @@
-"""`SealedOrcFile`: an ORC file with the face of `SealedFile`, so that a table may have files of this format."""
+"""`OrcFile`: the stripes of an ORC file, and what every open file answers."""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +13,21 @@ import pyarrow as pa
 
 from ...core.cached import cached_property
 from ...core.columns import covers
-from ...core.decryption import DecryptionSpec
-from ...core.errors import BloomsealError, Hint, UnsupportedError, UsageError
+from ...core.errors import Hint, UnsupportedError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.parquet.schema import Leaf, Schema
+from ...core.sbbf.probe import several
+from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
 from ...format.hashes.truth import Truth
 from ...format.verify import VerifyReport
-from ...orc import BloomFilter, Column, OrcFile
+from ...orc import BloomFilter, Column
 from ...orc.index import need_range
-from ...specs import decryption_for
+from ...orc.layout import OrcLayout
 from ...storage.baton import waiting
 from ...storage.formats import Format
-from ..file import RowGroupInfo, SealedFile
+from ...storage.places import FilePlace
+from ..file import RowGroupInfo, SealedFile, Values, opened
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..verdict import Hits
@@ -36,9 +38,12 @@ from .truth import held_against_values
 from .verify import verify_orc
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
 
-__all__ = ["OrcPlan", "SealedOrcFile"]
+__all__ = ["OrcFile", "OrcPlan", "open_file"]
 
 
 @dataclass
@@ -70,41 +75,35 @@ class OrcPlan:
         return self.stripe_bytes[part]
 
 
-class SealedOrcFile(SealedFile):
+class OrcFile(OrcLayout, SealedFile):
     """An open ORC file. Threads may share it; `open_file` makes it.
 
-    A row group is one of ORC's: as many rows as the row index has a stride. pyarrow decodes whole stripes: a stripe is
-    left alone where none of its row groups is left, and of the others the rows of surviving row groups are kept.
-
-    Attributes:
-        orc: the file, as ORC has it.
-        stats: what the last `read` did.
+    Stripes, streams and filters are those of `OrcLayout`. A row group is one of ORC's: as many rows as the row index
+    has a stride. pyarrow decodes whole stripes: a stripe is left alone where none of its row groups is left, and of the
+    others the rows of surviving row groups are kept.
 
     Raises:
-        UnsupportedError: a type that pyarrow does not decode.
-        PolicyError: a file in plaintext where an encrypted one was expected.
+        As `OrcLayout`. UnsupportedError where columns are asked for: a type that pyarrow does not decode.
     """
 
     format: ClassVar = Format.ORC
 
-    def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
-        self._source = source
-        self._decryption = decryption_for(decryption, source.ref)
+    def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None = None) -> None:
+        SealedFile.__init__(self, source, decryption)
         self._expectation = Expectation.of(self._decryption)
-        self.orc = OrcFile(source, self._decryption)
-        self.stats = ReadStats()
+        OrcLayout.__init__(self, source, self._decryption)
         if not self.encrypted:
             with self._at():
                 self._expectation.plaintext_file()
 
     @cached_property
     def _columns(self) -> Columns:
-        return columns_of(self.orc)
+        return columns_of(self)
 
     @property
     def encrypted(self) -> bool:
         """Has the file an encrypted form of a column?"""
-        return bool(self.orc.tail.sealed)
+        return bool(self.tail.sealed)
 
     @property
     def footer_verified(self) -> bool:
@@ -123,6 +122,14 @@ class SealedOrcFile(SealedFile):
         """Nothing tells: each file is planned by itself."""
 
     @property
+    def identity(self) -> bytes:
+        """A digest of the encrypted local keys, which a rekey makes anew; empty where nothing is encrypted."""
+        if self.encryption is None or not self.encrypted:
+            return b""
+        keys = [*(one.encrypted_keys for one in self.stripes), [one.encrypted_key for one in self.encryption.variants]]
+        return hashlib.sha256(repr([[bytes(key) for key in some] for some in keys]).encode()).digest()
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The columns that `leaves` are of, as pyarrow decodes them."""
         return pa.schema([one for one in self._columns.arrow if one.name not in self._columns.without])
@@ -131,88 +138,46 @@ class SealedOrcFile(SealedFile):
         return self._columns.leaf(column)
 
     def has(self, column: str) -> bool:
-        return self.leaves.has(column) or any(one.name == column for one in self.orc.schema.leaves)
-
-    @property
-    def num_rows(self) -> int:
-        return self.orc.num_rows
+        return self.leaves.has(column) or any(one.name == column for one in self.schema.leaves)
 
     @property
     def num_row_groups(self) -> int:
-        return sum(stripe.num_row_groups for stripe in self.orc.stripes)
+        return sum(stripe.num_row_groups for stripe in self.stripes)
 
     @property
     def row_groups(self) -> list[RowGroupInfo]:
         """All row groups; each has an even share of the bytes of its stripe's data."""
         found: list[RowGroupInfo] = []
-        for stripe in self.orc.stripes:
+        for stripe in self.stripes:
             share = stripe.data_length // max(1, stripe.num_row_groups)
             found += [
                 RowGroupInfo(len(found) + place, end - first, share)
-                for place, (first, end) in enumerate(row_groups(self.orc, stripe.index))
+                for place, (first, end) in enumerate(row_groups(self, stripe.index))
             ]
         return found
 
     @property
     def num_parts(self) -> int:
-        return len(self.orc.stripes)
+        return len(self.stripes)
 
     def seals(self, leaf: Leaf) -> bool:
-        return any(covers(name, leaf.name) for name in self.orc.encrypted_columns)
+        return any(covers(name, leaf.name) for name in self.encrypted_columns)
 
     def rows_in_part(self, part: int) -> int:
-        return self.orc.stripes[part].num_rows
-
-    @property
-    def _footer(self) -> NoReturn:  # type: ignore[override]
-        raise self._not_parquet()
-
-    @property
-    def _walk(self) -> NoReturn:  # type: ignore[override]
-        raise self._not_parquet()
-
-    @contextlib.contextmanager
-    def _at(self) -> Iterator[None]:
-        try:
-            yield
-        except BloomsealError as error:
-            raise error.at(file=self.path) from error.__cause__
-
-    @property
-    def walk(self) -> NoReturn:
-        """Parquet's modules: an ORC file has none.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise self._not_parquet()
-
-    def _not_parquet(self) -> UnsupportedError:
-        return UnsupportedError(
-            "an ORC file, where this works on Parquet files", file=self.path, hint=".orc is the file as ORC has it"
-        )
+        return self.stripes[part].num_rows
 
     def column_type(self, column: str) -> str:
         """The column's type in ORC, in words."""
         return self.stored(self.leaf(column).index).type_name
 
-    def filter(self, row_group: int, column: str) -> NoReturn:  # noqa: ARG002
-        """Parquet's filter.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            "ORC's filters are of another kind", file=self.path, column=column, hint=".orc.filter(stripe, column)"
-        )
-
-    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    def maybe_present(self, column: str, values: Values) -> npt.NDArray[np.bool_]:
         """As `SealedFile.maybe_present`. Statistics are asked too, and make values absent without a filter."""
-        return self.orc.maybe_present(self._asked(column), values)
+        none = np.empty((0, len(values := several(values))), np.bool_)
+        return np.concatenate([none, *(one.maybe for one in self.answers(self._asked(column), values))])
 
-    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+    def hits(self, column: str, values: Values) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
-        for answers in self.orc.answers(self._asked(column), values):
+        for answers in self.answers(self._asked(column), values):
             for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
                 yield Hits(maybe, not asked)
 
@@ -249,7 +214,7 @@ class SealedOrcFile(SealedFile):
             order,
             predicate,
             empty,
-            [stripe.data_length for stripe in self.orc.stripes],
+            [stripe.data_length for stripe in self.stripes],
             ReadStats(row_groups=self.num_row_groups),
         )
 
@@ -268,7 +233,7 @@ class SealedOrcFile(SealedFile):
         """
         assert isinstance(plan, OrcPlan)  # noqa: S101
         if plan.predicate is None:
-            plan.stats.count(decoded=self.orc.stripes[part].num_row_groups)
+            plan.stats.count(decoded=self.stripes[part].num_row_groups)
             with waiting():
                 table = self._decoded(plan, part, plan.wanted)
         else:
@@ -285,11 +250,6 @@ class SealedOrcFile(SealedFile):
         plan.stats.count(rows=table.num_rows)
         return table.select(plan.order)
 
-    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
-        """As `scan_part`: pyarrow decodes a stripe in one piece."""
-        if (found := self.scan_part(plan, part)) is not None:
-            yield found
-
     def pruned(self, plan: Any, part: int) -> Pruned:
         """The row groups of a stripe that statistics and filters leave.
 
@@ -298,14 +258,14 @@ class SealedOrcFile(SealedFile):
         """
         assert isinstance(plan, OrcPlan)  # noqa: S101
         if plan.predicate is None:
-            return Pruned(list(range(self.orc.stripes[part].num_row_groups)))
-        return ruled_out(self.orc, part, plan.predicate, self._columns.stored)
+            return Pruned(list(range(self.stripes[part].num_row_groups)))
+        return ruled_out(self, part, plan.predicate, self._columns.stored)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Decode every index and filter; with `filters` also every stripe, and ask each filter for all values of its
         row group. Nothing authenticates them.
         """
-        return verify_orc(self.orc, self._columns, self.decode, filters=filters)
+        return verify_orc(self, self._columns, self.decode, filters=filters)
 
     def decode(self, part: int, leaves: Sequence[int]) -> pa.Table:
         """These leaves of a stripe, whole.
@@ -327,15 +287,15 @@ class SealedOrcFile(SealedFile):
             raise UnsupportedError("a type that only ORC has, or several columns of one name", column=column.name)
         leaf = self.leaves.leaves[index]
         rows = self.decode(part, [one.index for one in self.leaves.below(leaf.path[0])])
-        return held_against_values(self.orc, part, column, leaf, self._columns.place(index), rows, filters)
+        return held_against_values(self, part, column, leaf, self._columns.place(index), rows, filters)
 
     def _decode(self, part: int, leaves: Sequence[int], groups: range | None = None) -> tuple[pa.Table, int]:
         columns = [self.stored(index) for index in leaves]
         for column in columns:
-            self.orc.need_open(column)
+            self.need_open(column)
         with self._at():
-            need_range((self.orc.stripe_statistics(part, one), one) for one in columns)
-        return decoded(self.orc, part, columns, self._columns.names(leaves), groups)
+            need_range((self.stripe_statistics(part, one), one) for one in columns)
+        return decoded(self, part, columns, self._columns.names(leaves), groups)
 
     def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: range | None = None) -> pa.Table:
         table, count = self._decode(part, leaves, groups)
@@ -344,8 +304,8 @@ class SealedOrcFile(SealedFile):
 
     def _matching(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
         """The rows of these row groups that the predicate keeps."""
-        spans = row_groups(self.orc, part)
-        near = [self._matching_of(plan, part, spans, one) for one in neighbourhoods(kept, self.orc.stripes[part])]
+        spans = row_groups(self, part)
+        near = [self._matching_of(plan, part, spans, one) for one in neighbourhoods(kept, self.stripes[part])]
         found = [one for one in near if one is not None]
         return pa.concat_tables(found) if found else None
 
@@ -382,7 +342,7 @@ class SealedOrcFile(SealedFile):
 
     def _expect(self, column: Column) -> None:
         """Refuse a column in plaintext that must not be."""
-        if column.id not in self.orc.tail.encrypted:
+        if column.id not in self.tail.encrypted:
             with self._at():
                 self._expectation.plaintext_column(column.name)
 
@@ -396,3 +356,27 @@ class SealedOrcFile(SealedFile):
             name = self.leaves.leaves[index].path[0]
             raise UnsupportedError("several columns have the same name", file=self.path, column=name)
         return found
+
+
+def open_file(
+    path: FilePlace | FileRef,
+    *,
+    filesystem: FileSystem | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+) -> OrcFile:
+    """Open an ORC file: its tail is read, nothing else.
+
+    Args:
+        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
+        filesystem: of pyarrow or fsspec.
+        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
+            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
+            they are masked by is never taken for their values.
+
+    Raises:
+        PolicyError: the file is not encrypted as `decryption` expects.
+        FormatError: not an ORC file, truncated, or corrupt.
+        UnsupportedError: a compression that is not ours.
+        UsageError: the file can't be opened.
+    """
+    return opened(path, filesystem, lambda source: OrcFile(source, decryption))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...core.storage.source import Source
 from ...format.inspect import ColumnFacts, Inspection
-from ...orc import Column, OrcFile
+from ...orc import Column
+from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 
 __all__ = ["inspect_orc", "writer_of"]
@@ -16,7 +17,7 @@ def inspect_orc(source: Source) -> Inspection:
     Raises:
         FormatError: the footer, or that of a stripe, is broken.
     """
-    file = OrcFile(source)
+    file = OrcLayout(source)
     seen = Inspection(source.name, source.size, "plaintext", file_format="ORC")
     seen.created_by = writer_of(file)
     seen.num_rows = file.num_rows
@@ -35,13 +36,13 @@ def inspect_orc(source: Source) -> Inspection:
     return seen
 
 
-def writer_of(file: OrcFile) -> str:
+def writer_of(file: OrcLayout) -> str:
     """The writer, by the footer's own account."""
     known = file.tail.writer
     return f"ORC {'of an unknown writer' if known is None else known.name} {file.tail.software}".strip()
 
 
-def _column(file: OrcFile, leaf: Column, filters: set[str]) -> ColumnFacts:
+def _column(file: OrcLayout, leaf: Column, filters: set[str]) -> ColumnFacts:
     facts = ColumnFacts(leaf.name, leaf.type_name, "plaintext", None, " and ".join(sorted(filters)) or "none")
     if file.encryption is None or leaf.id not in file.tail.encrypted:
         return facts

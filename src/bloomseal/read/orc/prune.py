@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import UsageError
-from ...orc import Column, OrcFile
+from ...orc import Column
 from ...orc.asking.values import Asked
+from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.statistics import GroupStatistics
 from ...storage.lent import leased
@@ -40,7 +41,7 @@ class Pruned(NamedTuple):
     by_filter: int = 0
 
 
-def ruled_out(file: OrcFile, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> Pruned:
+def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> Pruned:
     """Ask the stripe's statistics, then its filters, then the statistics of the row groups that are left.
 
     Args:
@@ -74,7 +75,7 @@ def _left(left: Bools, way: list[Term], ask: Callable[[Term, Bools], Bools | Non
 class _Asking:
     """One stripe's statistics and filters, each read once."""
 
-    def __init__(self, file: OrcFile, stripe: int, stored: Mapping[int, Column]) -> None:
+    def __init__(self, file: OrcLayout, stripe: int, stored: Mapping[int, Column]) -> None:
         self._file, self._stripe, self._stored = file, stripe, stored
         self._zone = file.index(stripe).writer_timezone
         self._statistics: dict[int, GroupStatistics | None] = {}

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.orc
 
 from ...core.errors import FormatError, UnsupportedError
-from ...orc import Column, OrcFile, Stripe
+from ...orc import Column, Stripe
+from ...orc.layout import OrcLayout
 
 __all__ = ["decoded", "neighbourhoods", "row_groups", "rows_of"]
 
@@ -23,7 +24,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def decoded(
-    file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None, groups: range | None = None
+    file: OrcLayout, stripe: int, columns: Sequence[Column], names: Sequence[str] | None, groups: range | None = None
 ) -> tuple[pa.Table, int]:
     """Columns of a stripe, in the file's order, and how many bytes were read for them.
 
@@ -73,14 +74,14 @@ def neighbourhoods(kept: Sequence[int], stripe: Stripe) -> list[list[int]]:
     return found
 
 
-def row_groups(file: OrcFile, stripe: int) -> list[tuple[int, int]]:
+def row_groups(file: OrcLayout, stripe: int) -> list[tuple[int, int]]:
     """The first row of each row group of a stripe, and the row after its last one."""
     where = file.stripes[stripe]
     stride = stride_of(file, where)
     return [(group * stride, min((group + 1) * stride, where.num_rows)) for group in range(where.num_row_groups)]
 
 
-def stride_of(file: OrcFile, stripe: Stripe) -> int:
+def stride_of(file: OrcLayout, stripe: Stripe) -> int:
     """Rows of a row group, of which the last may have fewer."""
     return file.tail.row_index_stride or stripe.num_rows
 

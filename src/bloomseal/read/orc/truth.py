@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from ...core.errors import BloomsealError
 from ...core.parquet.schema import Leaf
 from ...format.hashes.truth import Truth
-from ...orc import BloomFilter, Column, OrcFile
+from ...orc import BloomFilter, Column
 from ...orc.asking.values import Asked
+from ...orc.layout import OrcLayout
 from ...orc.rewrite.build import entries_of
 from .rows import row_groups
 
@@ -29,7 +30,7 @@ def leaf_values(column: pa.ChunkedArray, place: int) -> pa.Array:
 
 
 def held_against_values(
-    file: OrcFile, stripe: int, column: Column, leaf: Leaf, place: int, rows: pa.Table, filters: Sequence[BloomFilter]
+    file: OrcLayout, stripe: int, column: Column, leaf: Leaf, place: int, rows: pa.Table, filters: Sequence[BloomFilter]
 ) -> list[Truth]:
     """Ask the filters of a stripe, which are believed, for every value of their row group.
 

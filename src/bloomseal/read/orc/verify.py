@@ -13,14 +13,14 @@ from .truth import held_against_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...orc import OrcFile
+    from ...orc.layout import OrcLayout
     from .columns import Columns
 
 __all__ = ["verify_orc"]
 
 
 def verify_orc(
-    file: OrcFile, columns: Columns, decode: Callable[[int, Sequence[int]], pa.Table], *, filters: bool = False
+    file: OrcLayout, columns: Columns, decode: Callable[[int, Sequence[int]], pa.Table], *, filters: bool = False
 ) -> VerifyReport:
     """Verify every stripe of an open file; one bad stripe does not hide the next. Nothing authenticates any of it.
 
@@ -63,7 +63,7 @@ def verify_orc(
 
 
 def _verify_column(
-    file: OrcFile, stripe: int, index: int, columns: Columns, rows: pa.Table | None, report: VerifyReport
+    file: OrcLayout, stripe: int, index: int, columns: Columns, rows: pa.Table | None, report: VerifyReport
 ) -> None:
     """`rows`: where filters are to be asked for their values, the whole stripe."""
     stored, leaf = columns.stored[index], columns.leaves.leaves[index]

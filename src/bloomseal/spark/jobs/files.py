@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
-from ...read.orc.file import SealedOrcFile
+from ...read.orc.file import OrcFile
 from ..listing import TableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
 from .common import as_frame, described, job_table, packs
@@ -161,7 +161,7 @@ def _verdict(report: VerifyReport) -> str:
 
 
 def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
-    from ...write.door import attach_filters
+    from ...write.attach import attach_filters
 
     try:
         with open_table_file(name, table, base, orc=True) as file:
@@ -183,7 +183,7 @@ def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec
     """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there
     are of the other columns.
     """
-    if isinstance(file, SealedOrcFile):
+    if isinstance(file, OrcFile):
         return _missing_of_orc(file, table)
     missing: dict[str, FilterSpec] = {}
     present = 0
@@ -197,13 +197,13 @@ def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec
     return missing, present
 
 
-def _missing_of_orc(file: SealedOrcFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
+def _missing_of_orc(file: OrcFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
     """As `_missing`; one that is not believed is none. A stripe's filters of a column count as one."""
     missing: dict[str, FilterSpec] = {}
     present = 0
     for name, spec in table.bloom_filters().items():
         leaves = [file.stored(leaf.index) for leaf in file.leaves.below(name)]
-        found = [file.orc.believed(part, leaf) is not None for part in range(file.num_parts) for leaf in leaves]
+        found = [file.believed(part, leaf) is not None for part in range(file.num_parts) for leaf in leaves]
         if all(found):
             present += len(found)
         else:

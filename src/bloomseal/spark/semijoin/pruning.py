@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
+from ...core.parquet.belief import believed_filter
 from ...core.parquet.expectation import Expectation
 from ...core.parquet.statistics import bounds
 from ...index.folder import columns_in
@@ -325,7 +326,7 @@ def _chances(file: SealedFile, leaf: int, keys: KeySet) -> Iterator[tuple[int, f
     for group in _some(file.num_row_groups):
         meta = file.walk.meta(file.walk.chunk(group, leaf))
         asked = keys.between(*(bounds(meta, footer.schema.leaves[leaf], footer.ordered[leaf]) or (None, None)))
-        bloom_filter = None if keys.undecided else file.filter(group, file.columns[leaf])
+        bloom_filter = None if keys.undecided else believed_filter(file.walk, file.walk.chunk(group, leaf))
         yield len(asked), None if bloom_filter is None else bloom_filter.false_positive_probability()
 
 

@@ -15,9 +15,11 @@ from ...core.cached import cached_property
 from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...core.keys.access import KmsAccessError, Problem
 from ...format.decode import read_row_group
-from ...read.file import ReadPlan, RuledOut, SealedFile
-from ...read.orc.file import OrcPlan, SealedOrcFile
+from ...read.file import SealedFile
+from ...read.orc.file import OrcFile, OrcPlan
 from ...read.orc.prune import Pruned
+from ...read.plan import ReadPlan
+from ...read.prune import RuledOut
 from ...read.rows import read_matching
 from .files.live import Rules
 from .layout import Layout
@@ -107,7 +109,7 @@ class Scan:
         """
         try:
             with self.settings.open(piece) as file:
-                reading = _OrcReading if isinstance(file, SealedOrcFile) else _Reading
+                reading = _OrcReading if isinstance(file, OrcFile) else _Reading
                 yield from reading(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
@@ -197,7 +199,7 @@ class _Reading:
 
     def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: SourceStats) -> None:
         self._scan = scan
-        self._file = file
+        self._file: Any = file
         self._piece = piece
         self._stats = stats
         self._pages: Mapping[int, Mapping[str, tuple[int, ...]]] = {}
@@ -316,7 +318,6 @@ class _Reading:
 class _OrcReading(_Reading):
     """One ORC file. What is decoded at a time is a stripe."""
 
-    _file: SealedOrcFile
     _pruned: Pruned | None = None
 
     def _plan(self, layout: Layout) -> OrcPlan | None:
@@ -340,7 +341,7 @@ class _OrcReading(_Reading):
         found = set()
         for leaf in self._file.leaves.leaves:
             try:
-                self._file.orc.need_open(self._file.stored(leaf.index))
+                self._file.need_open(self._file.stored(leaf.index))
             except KeyAccessError as error:
                 if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
                     raise
@@ -348,7 +349,7 @@ class _OrcReading(_Reading):
         return frozenset(found)
 
     def _row_groups(self, group: int) -> int:
-        return self._file.orc.stripes[group].num_row_groups
+        return int(self._file.stripes[group].num_row_groups)
 
     def _bytes(self, group: int) -> int:
-        return self._file.orc.stripes[group].data_length
+        return int(self._file.stripes[group].data_length)

@@ -23,7 +23,7 @@ from ...core.sbbf import PhysicalType
 from ...core.thrift import Struct
 from ...format.decode import read_row_group
 from ...read.file import SealedFile
-from ...read.orc.file import SealedOrcFile
+from ...read.orc.file import OrcFile
 from ..versions import arrow_type_of
 
 __all__ = [
@@ -54,7 +54,7 @@ _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 
 def file_schema(file: SealedFile) -> pa.Schema:
     """The file's Arrow schema as its own types have it; see `forget_arrow_schema`."""
-    if isinstance(file, SealedOrcFile):
+    if isinstance(file, OrcFile):
         return file.arrow_schema
     forget_arrow_schema(file)
     every = range(len(file.walk.footer.schema.leaves))
@@ -65,7 +65,7 @@ def forget_arrow_schema(file: SealedFile) -> None:
     """Let the file decode to its Parquet types alone from here on: the Arrow schema that some writers store beside them
     would make of a number a duration, and Spark reads a number.
     """
-    if not isinstance(file, SealedOrcFile):
+    if not isinstance(file, OrcFile):
         struct, pairs = file.walk.footer.struct, FileMeta.KEY_VALUE
         kept = [raw for raw in struct.elements(pairs) if Struct.parse(raw).binary(1) != b"ARROW:schema"]
         struct.set_list(pairs, kept)
@@ -191,7 +191,7 @@ _VARIANT: Final = st.StructType(
 
 
 def _stored_schema(file: SealedFile) -> st.StructType | None:
-    if isinstance(file, SealedOrcFile):
+    if isinstance(file, OrcFile):
         return None
     for raw in file.walk.footer.struct.elements(FileMeta.KEY_VALUE):
         pair = Struct.parse(raw)

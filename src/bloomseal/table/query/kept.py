@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...core.errors import KeyAccessError
 from ...core.storage.local import identity
-from ...storage.formats import Format
+from ...read.parquet import ParquetFile
 
 if TYPE_CHECKING:
     from ...read.file import SealedFile
@@ -73,14 +73,20 @@ class KeptFiles:
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[SealedFile, tuple[int, ...], Place]] = {}
+        self._held: dict[int, tuple[ParquetFile, tuple[int, ...], Place]] = {}
 
     def keep(self, number: int, file: SealedFile) -> bool:
         """False: it is not kept, and the caller closes it. Only local Parquet files are, whose footers were found
         good.
         """
-        good = file.format is Format.PARQUET and (file.footer_verified or not file.encrypted)
-        if not good or number in self._held or not to_spare(file) or (seen := file.source.identity) is None:
+        good = file.footer_verified or not file.encrypted
+        if (
+            not isinstance(file, ParquetFile)
+            or not good
+            or number in self._held
+            or not to_spare(file)
+            or (seen := file.source.identity) is None
+        ):
             return False
         if (place := KEPT.place()) is None:
             return False

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from ...core.cached import cached_property
 from ...core.errors import UsageError
-from ...read.door import open_file
 from ...read.file import SealedFile
+from ...read.open import open_file
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
 from .kept import KeptFiles

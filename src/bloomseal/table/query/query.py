@@ -14,8 +14,9 @@ from ...core.errors import Hint, PolicyError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.spelling import named_columns, nearest
 from ...format.leaves import leaves_of
-from ...read.file import ReadStats, SealedFile
-from ...read.plan import Asked, ReadPlan
+from ...read.file import SealedFile
+from ...read.parquet import ParquetFile
+from ...read.plan import Asked, ReadPlan, ReadStats
 from .conditions import Condition, Rest, alike, columns_of
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
@@ -85,6 +86,7 @@ class Fragment:
         like = query.likeness(number, self.file)
         if like is not None and (known := query.learnt.get(like)) is not None:
             self.left, self.shape = known.left, known.shape
+            assert isinstance(self.file, ParquetFile)  # noqa: S101  # only of these there is a likeness
             self.plan: ReadPlan = self.file.plan_as(known.asked)
         else:
             self._learn(query, number)

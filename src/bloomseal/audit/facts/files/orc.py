@@ -18,7 +18,6 @@ from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
 from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
-from ....read.orc.file import SealedOrcFile
 from ....read.orc.inspect import writer_of
 from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
@@ -54,7 +53,7 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
     facts.file_format, facts.footer, facts.aad_prefix = "ORC", "plaintext", "none"
     facts.created_by = writer_of(file)
     facts.leaves = [(leaf.name, leaf.type_name) for leaf in file.schema.leaves]
-    look = _Look(facts, file, kms, filters or truth, SealedOrcFile(source, None) if truth else None)
+    look = _Look(facts, file, kms, filters or truth, truth)
     for stripe in range(len(file.stripes)):
         look.stripe(stripe)
     if facts.algorithm is not None or kms.witness is not None:
@@ -65,10 +64,10 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
 
 
 class _Look:
-    """One file's columns, stripe by stripe; `rows`: the same file, where filters are asked for their values."""
+    """One file's columns, stripe by stripe; `truth`: filters are asked for their values."""
 
-    def __init__(self, facts: FileFacts, file: OrcFile, kms: Kms, filters: bool, rows: SealedOrcFile | None) -> None:
-        self._facts, self._file, self._filters, self._rows = facts, file, filters, rows
+    def __init__(self, facts: FileFacts, file: OrcFile, kms: Kms, filters: bool, truth: bool) -> None:
+        self._facts, self._file, self._filters, self._truth = facts, file, filters, truth
         self._kms = kms
         self._nulled: set[int] = set()
         self._keys: dict[int, int] = {}
@@ -180,15 +179,15 @@ class _Look:
             bloom.empty = known is not None and any(
                 one.is_empty and not said.only_nulls for one, said in zip(filters, known, strict=True)
             )
-            if self._rows is not None:
-                self._hold_against_values(bloom, filters, stripe, leaf, self._rows)
+            if self._truth:
+                self._hold_against_values(bloom, filters, stripe, leaf)
         return bloom
 
     def _hold_against_values(
-        self, bloom: FilterFacts, filters: Sequence[BloomFilter], stripe: int, leaf: Column, rows: SealedOrcFile
+        self, bloom: FilterFacts, filters: Sequence[BloomFilter], stripe: int, leaf: Column
     ) -> None:
         try:
-            truths = rows.held_against_values(stripe, leaf, filters)
+            truths = self._file.held_against_values(stripe, leaf, filters)
         except BloomsealError as error:
             bloom.unasked = f"its column's values can't be told: {error.what}"
             return

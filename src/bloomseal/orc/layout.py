@@ -1,23 +1,16 @@
-"""An open ORC file: its schema, stripes, and Bloom filters."""
+"""Where the stripes, streams and Bloom filters of an ORC file lie, and what opens them."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError, FormatError
 from ..core.sbbf.probe import several
-from ..core.storage.ref import FileRef
 from ..core.storage.source import Scratch, Source
-from ..specs import decryption_for
-from ..storage.places import FilePlace, open_source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
@@ -30,30 +23,37 @@ from .rows.clear import ClearFile, clear_file
 from .schema import Column, Schema
 from .statistics import GroupStatistics, fitting
 from .streams import Stream
-from .tail import Stripe, Tail, read_tail
+from .tail import Stripe, read_tail
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.fs import FileSystem
 
-    from ..policy import TablePolicy
-
-__all__ = ["OrcFile", "open_file"]
+__all__ = ["OrcLayout"]
 
 _MOST_HELD: Final = 4 * 1024 * 1024
 """Bytes of stripe footers that are kept, inflated; taken apart they are some fifty times as many."""
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
 
 
-class OrcFile:
-    """A file opened by `open_file`; threads may share it."""
+class OrcLayout:
+    """An ORC file as ORC has it. Threads may share it.
+
+    Args:
+        source: read from its tail on; stays open.
+        decryption: what opens encrypted columns, and what is expected of them.
+
+    Raises:
+        PolicyError: the file is not encrypted as `decryption` expects.
+        FormatError: not an ORC file, truncated, or corrupt.
+        UnsupportedError: a compression that is not ours.
+    """
 
     def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
         self.source = source
         with self._at():
-            self._tail = read_tail(source)
-            expect(self._tail, decryption)
-        self.keys = LocalKeys(source, self._tail, decryption)
+            self.tail = read_tail(source)
+            expect(self.tail, decryption)
+        self.keys = LocalKeys(source, self.tail, decryption)
         self._indexes: dict[int, StripeIndex] = {}
         self._held = 0
 
@@ -64,38 +64,29 @@ class OrcFile:
     @property
     def schema(self) -> Schema:
         """The columns, nested ones too."""
-        return self._tail.schema
-
-    @property
-    def columns(self) -> list[str]:
-        """Leaf columns by dotted path."""
-        return [column.name for column in self.schema.leaves]
+        return self.tail.schema
 
     @property
     def stripes(self) -> list[Stripe]:
-        return self._tail.stripes
+        return self.tail.stripes
 
     @property
     def num_rows(self) -> int:
-        return self._tail.num_rows
+        return self.tail.num_rows
 
     @property
     def compression(self) -> str:
-        return self._tail.compression.name.lower()
-
-    @property
-    def tail(self) -> Tail:
-        return self._tail
+        return self.tail.compression.name.lower()
 
     @property
     def encrypted_columns(self) -> list[str]:
         """Leaves that are encrypted, or masked for whoever has no key."""
-        return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
+        return [column.name for column in self.schema.leaves if column.id in self.tail.encrypted]
 
     @property
     def encryption(self) -> Encryption | None:
         """Keys, masks and variants, by the footer's own account; None for a plaintext file. Needs no key."""
-        return self._tail.encryption
+        return self.tail.encryption
 
     @property
     def filters(self) -> list[FilterInfo]:
@@ -127,13 +118,13 @@ class OrcFile:
             IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        (leaf, variant), where = self.leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self.opened_leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
             stream = index.filter_stream(leaf.id, number_of(variant))
             return None if stream is None else list(index.filters(stream))
 
-    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
+    def verdicts(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
         """Ask statistics, then filters, for these values.
 
         Args:
@@ -154,21 +145,16 @@ class OrcFile:
         """
         return [verdicts for answers in self.answers(column, values) for verdicts in answers.named()]
 
-    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """As `probe`: an array of shape (row groups, values), False where a value is absent."""
-        none = np.empty((0, len(given := several(values))), np.bool_)
-        return np.concatenate([none, *(one.maybe for one in self.answers(column, given))])
-
     def answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
-        """As `probe`, stripe by stripe: arrays, which are not named yet."""
-        (leaf, variant), given = self.leaf(column), several(values)
+        """As `verdicts`, stripe by stripe: arrays, which are not named yet."""
+        (leaf, variant), given = self.opened_leaf(column), several(values)
         zones: dict[str, Asked] = {}
         for stripe in self.stripes:
             with self._at(stripe, column):
                 index = self._index(stripe)
                 zone = index.writer_timezone
                 if zone not in zones:
-                    zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
+                    zones[zone] = Asked(given, leaf, zone=zone, hybrid=self.tail.hybrid_calendar)
                 found = self._ask(index, leaf, variant, zones[zone])
             yield found
         if not self.stripes:
@@ -208,7 +194,7 @@ class OrcFile:
                 if leaf.id <= column.last:
                     wanted[column.id] = variant if variant is not None and column.id >= variant.root.id else None
         with self._at(where := self.stripes[stripe]):
-            return clear_file(self._tail, self._index(where), wanted, groups)
+            return clear_file(self.tail, self._index(where), wanted, groups)
 
     def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
         """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs. Of a list or a map
@@ -220,7 +206,7 @@ class OrcFile:
         import pyarrow as pa
         import pyarrow.orc
 
-        wanted = [self.schema.alone(self.leaf(name)[0]) for name in columns]
+        wanted = [self.schema.alone(self.opened_leaf(name)[0]) for name in columns]
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
         clear = self.cleared(stripe, inside)
         with self._at(self.stripes[stripe]):
@@ -262,7 +248,7 @@ class OrcFile:
         if variant is not None and column.id >= variant.root.id:
             found = self.keys.stripe_statistics(variant, column)
             return found[stripe] if found else None
-        statistics = self._tail.stripe_statistics
+        statistics = self.tail.stripe_statistics
         columns = statistics[stripe].every(1) if statistics else []
         return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
 
@@ -307,7 +293,7 @@ class OrcFile:
 
     def _index(self, stripe: Stripe) -> StripeIndex:
         if (found := self._indexes.get(stripe.index)) is None:
-            found = StripeIndex(self.source, self._tail, stripe, self.keys)
+            found = StripeIndex(self.source, self.tail, stripe, self.keys)
             self._held += len(found.raw_footer)
             if self._held > _MOST_HELD:
                 self._indexes, self._held = {}, len(found.raw_footer)
@@ -318,14 +304,14 @@ class OrcFile:
         """Why a filter stream proves nothing; None where it does."""
         if stream.variant is not None and not self.keys.allow_ctr:
             return _UNAUTHENTICATED
-        if stream.variant is None and column.id in self._tail.encrypted:
+        if stream.variant is None and column.id in self.tail.encrypted:
             variants = self.encryption.variants_of(column.id) if self.encryption else []
             if any(index.filter_stream(column.id, one.index) is not None for one in variants):
                 return "untrusted: for readers without a key, over masked values"
             return "untrusted: in clear, on an encrypted column"
-        return reason(column, stream.kind, self._tail, index.writer_timezone)
+        return reason(column, stream.kind, self.tail, index.writer_timezone)
 
-    def leaf(self, name: str) -> tuple[Column, Variant | None]:
+    def opened_leaf(self, name: str) -> tuple[Column, Variant | None]:
         """The leaf, and the variant that it is read from; None where it lies in clear."""
         with self._at(column=name):
             leaf = self.schema.leaf(name)
@@ -354,46 +340,3 @@ class OrcFile:
             yield
         except BloomsealError as error:
             raise error.at(file=self.path, column=column, module=stripe and stripe.place) from error.__cause__
-
-    def close(self) -> None:
-        self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
-
-
-def open_file(
-    path: FilePlace | FileRef,
-    *,
-    filesystem: FileSystem | None = None,
-    decryption: DecryptionSpec | TablePolicy | None = None,
-) -> OrcFile:
-    """Open an ORC file: its tail is read, nothing else.
-
-    Args:
-        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
-        filesystem: of pyarrow or fsspec.
-        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
-            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
-            they are masked by is never taken for their values.
-
-    Raises:
-        PolicyError: the file is not encrypted as `decryption` expects.
-        FormatError: not an ORC file, truncated, or corrupt.
-        UnsupportedError: a compression that is not ours.
-        UsageError: the file can't be opened.
-    """
-    source = open_source(path, filesystem)
-    try:
-        return OrcFile(source, decryption_for(decryption, source.name))
-    except BaseException:
-        source.close()
-        raise

@@ -1,0 +1,90 @@
+"""Opening a file of either format: what it is, its end says, as Spark has it, and not its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.errors import UnsupportedError
+from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
+from ..storage.formats import Format, format_at
+from ..storage.places import FilePlace, open_source
+from .file import SealedFile, opened
+from .parquet import ParquetFile
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ..core.decryption import DecryptionSpec
+    from ..format.inspect import Inspection
+    from ..policy import TablePolicy
+
+__all__ = ["inspect_file", "open_file", "open_parquet"]
+
+
+def open_file(
+    path: FilePlace | FileRef,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> SealedFile:
+    """Open a Parquet or an ORC file: one read of its tail, of Parquet the footer opened or its signature verified.
+
+    Args:
+        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place
+            that was found in a table.
+        filesystem: of pyarrow or fsspec.
+        decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
+
+    Returns:
+        A `bloomseal.read.parquet.ParquetFile` or a `bloomseal.orc.OrcFile`.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+    """
+
+    def of_its_format(source: Source) -> SealedFile:
+        if format_at(source) is Format.ORC:
+            from .orc.file import OrcFile
+
+            return OrcFile(source, decryption)
+        return ParquetFile(source, decryption)
+
+    return opened(path, filesystem, of_its_format)
+
+
+def open_parquet(
+    path: FilePlace | FileRef,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> ParquetFile:
+    """As `open_file`, for whoever takes Parquet only.
+
+    Raises:
+        UnsupportedError: an ORC file. And as `open_file`.
+    """
+
+    def parquet(source: Source) -> ParquetFile:
+        if format_at(source) is Format.ORC:
+            what = "this works on Parquet files only, and here is an ORC file"
+            raise UnsupportedError(what, file=source.name, hint="bloomseal.open_file")
+        return ParquetFile(source, decryption)
+
+    return opened(path, filesystem, parquet)
+
+
+def inspect_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> Inspection:
+    """Look at a file without a key. Opens, verifies and decrypts nothing.
+
+    Raises:
+        FormatError: neither a Parquet nor an ORC file, or a broken footer.
+    """
+    with open_source(path, filesystem) as source:
+        if format_at(source) is Format.ORC:
+            from .orc.inspect import inspect_orc
+
+            return inspect_orc(source)
+        from ..format.inspect import inspect_parquet
+
+        return inspect_parquet(source)

@@ -1,0 +1,268 @@
+"""`ParquetFile`: probe filters, and read exactly the rows asked for, opening as little as possible."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..core.errors import Hint, UnsupportedError, UsageError
+from ..core.parquet.belief import believed_filter
+from ..core.parquet.keys_at_hand import KeysAtHand, need_verified
+from ..core.parquet.schema import Leaf, Schema
+from ..core.parquet.walk import Chunk, Walk
+from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
+from ..core.spelling import named_columns
+from ..core.storage.source import Source
+from ..format.calendar import need_one_calendar
+from ..format.decode import read_row_group
+from ..format.opening import keys_again, open_footer
+from ..sbbf import KeySet
+from ..storage.baton import waiting
+from ..storage.formats import Format
+from ..storage.lent import lend
+from .file import RowGroupInfo, SealedFile, Values
+from .plan import Asked, ReadPlan, ReadStats, likeness
+from .prune import RuledOut, Survivors, ruled_out, survivors
+from .verdict import Hits
+
+if TYPE_CHECKING:
+    from ..core.decryption import DecryptionSpec
+    from ..format.verify import VerifyReport
+    from ..policy import TablePolicy
+    from .predicate.predicate import Left, Predicate
+
+__all__ = ["ParquetFile"]
+
+
+class ParquetFile(SealedFile):
+    """An open Parquet file.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+    """
+
+    format: ClassVar = Format.PARQUET
+
+    def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None = None) -> None:
+        super().__init__(source, decryption)
+        footer, keys = open_footer(source, self._decryption)
+        self._expectation = keys.expectation
+        self._footer = footer
+        self._walk = Walk(source, footer, keys)
+        self._not_clear: set[int] = set()  # leaves that were held against the expectation in every row group
+
+    @property
+    def encrypted(self) -> bool:
+        return self._footer.crypto is not None
+
+    @property
+    def footer_verified(self) -> bool:
+        return self._footer.crypto is not None and self._footer.verified
+
+    def need_verified(self, what: str) -> None:
+        allowed = self._decryption is not None and self._decryption.allow_unverified_footer
+        if not allowed:
+            need_verified(self._footer, self.source, f"a {what}", Hint.VERIFIED_FOOTER)
+
+    @property
+    def walk(self) -> Walk:
+        return self._walk
+
+    @property
+    def identity(self) -> bytes:
+        crypto = self._footer.crypto
+        return hashlib.sha256(self._footer.raw).digest() if crypto is None else crypto.aad_unique
+
+    @property
+    def leaves(self) -> Schema:
+        return self._footer.schema
+
+    @property
+    def likeness(self) -> Hashable:
+        return likeness(self._footer)
+
+    def column_type(self, column: str) -> str:
+        """The column's physical and logical type, in words."""
+        return str(self.leaf(column).type)
+
+    @property
+    def num_rows(self) -> int:
+        return self._footer.num_rows
+
+    @property
+    def num_row_groups(self) -> int:
+        return len(self._footer.row_groups)
+
+    @property
+    def row_groups(self) -> list[RowGroupInfo]:
+        views = (self._footer.row_group(index) for index in range(self.num_row_groups))
+        return [RowGroupInfo(i, view.num_rows or 0, view.total_byte_size or 0) for i, view in enumerate(views)]
+
+    @property
+    def num_parts(self) -> int:
+        return self.num_row_groups
+
+    def rows_in_part(self, part: int) -> int:
+        return self._footer.row_group(part).num_rows or 0
+
+    def seals(self, leaf: Leaf) -> bool:
+        return any(self._walk.chunk(group, leaf.index).encrypted for group in range(self.num_row_groups))
+
+    def forget_keys(self) -> None:
+        """Be open without them, until they are asked for again."""
+        self._walk.keys = KeysAtHand(None, None, self._expectation)
+
+    def ask_keys_again(self) -> None:
+        """After `forget_keys`, as if the file were opened now.
+
+        Raises:
+            KeyAccessError: the footer key can't be had.
+        """
+        self._walk.keys = keys_again(self.source, self._footer, self._decryption, self._expectation)
+
+    def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
+        """A column chunk's filter; None where there is none that proves anything.
+
+        On an encrypted column only an authenticated filter counts: one in clear is ignored with a BloomsealWarning.
+
+        Raises:
+            PolicyError: the column, or its filter, is in clear, and the caller named it as encrypted.
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        return self._filter(self._walk.chunk(row_group, self._footer.schema.leaf(column).index))
+
+    def hits(self, column: str, values: Values) -> Iterator[Hits]:
+        """As `probe`: one array of answers per row group, not named yet."""
+        self.need_verified("probe")
+        leaf = self._footer.schema.leaf(column)
+        asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
+        for group in range(self.num_row_groups):
+            need_one_calendar(self._walk, group, [leaf])
+            bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
+            if bloom_filter is None:
+                yield Hits(np.ones(len(asked), dtype=np.bool_), True)
+            else:
+                with waiting():
+                    maybe = asked.check(bloom_filter)
+                yield Hits(maybe, False)
+
+    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> Survivors:
+        self.need_verified("probe")
+        leaf = self._footer.schema.leaf(column).index
+        self._refuse_clear([leaf], None)
+        return survivors(self._walk, leaf, keys, self._filter, groups)
+
+    def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
+        """Check a read's arguments, as `read` takes and refuses them, without reading anything. As `filters` it also
+        takes the predicate of another file's plan, if that file has the same schema.
+        """
+        self.need_verified("read")
+        if int96_unit not in ("ns", "us"):
+            raise UsageError("int96_unit= is 'ns' or 'us'")
+        self._expectation.names(schema := self._footer.schema)
+        names = schema.top_level if columns is None else named_columns(columns)
+        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
+        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
+        if twice := schema.repeated_names & set(order):
+            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
+        predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
+        return self._planned(Asked(wanted, order, predicate, int96_unit))
+
+    def plan_as(self, asked: Asked) -> ReadPlan:
+        """As `plan`, of a read that was found good for a file of the same `likeness`: what may differ from file to file
+        is checked.
+        """
+        self.need_verified("read")
+        self._expectation.names(self._footer.schema)
+        return self._planned(asked)
+
+    def _planned(self, asked: Asked) -> ReadPlan:
+        self._refuse_clear(asked.wanted, asked.predicate)
+        return ReadPlan(self._walk, *asked, ReadStats(row_groups=self.num_row_groups))
+
+    def skips(self, plan: Any, part: int) -> bool:
+        """Do statistics and filters leave nothing of a part? Of one that they leave, `scan_part` asks no more. Counts
+        into ``plan.stats``.
+        """
+        left: Left = {}
+        if (proof := self.rules_out(plan, part, left)) is None:
+            plan.left[part] = left
+            return False
+        by_filter = proof is RuledOut.BY_FILTER
+        plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
+        return True
+
+    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
+        """The matching rows of a part; None where there are none. Counts into ``plan.stats``."""
+        if part not in plan.left and self.skips(plan, part):
+            return None
+        left = plan.left.pop(part)
+        plan.stats.count(decoded=1)
+        with waiting():
+            if plan.predicate is None:
+                how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
+                table = read_row_group(self._walk, part, plan.wanted, **how).select(plan.order)
+            else:
+                table = plan.matching(part, left)
+        if table is not None:
+            plan.stats.count(rows=table.num_rows)
+        return table
+
+    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
+        """As `scan_part`, in pieces of a megabyte or less where every row is asked for."""
+        if plan.predicate is not None:
+            if (found := self.scan_part(plan, part)) is not None:
+                yield found
+            return
+        plan.stats.count(decoded=1)
+        for table in plan.pieces(part):
+            plan.stats.count(rows=table.num_rows)
+            yield table
+
+    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see
+        `ruled_out`.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError.
+        """
+        if plan.predicate is None:
+            return None
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
+
+    def verify(self, *, filters: bool = False) -> VerifyReport:
+        """Open every module that the keys can open; with `filters` ask each filter for all values of its column
+        chunk.
+        """
+        from ..format.verify import verify_walk  # look-ups need not load this
+
+        return verify_walk(self._walk, filters=filters)
+
+    def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
+        """Whether a column in plaintext is refused must not depend on which row groups are opened."""
+        leaves = {*wanted, *(leaf.index for leaf in predicate.leaves)} if predicate else set(wanted)
+        for index in sorted(leaves - self._not_clear):
+            if self._expectation.must_be_encrypted(self._footer.schema.leaves[index].name):
+                for group in range(self.num_row_groups):
+                    self._walk.expected(self._walk.chunk(group, index))
+            self._not_clear.add(index)
+
+    def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        """As `filter`, in memory that the thread's next filter takes."""
+        return believed_filter(self._walk, chunk, (lend(0), lend(1)))
+
+    def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        return believed_filter(self._walk, chunk)
+
+
+def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
+    # Arrow's compute functions take as long to load as a small probe takes.
+    from .predicate.predicate import Predicate
+
+    if isinstance(filters, Predicate) and filters.suits(schema, int96_utc=int96_utc):
+        return filters
+    return Predicate(filters, schema, int96_utc=int96_utc)
