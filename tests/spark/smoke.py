@@ -34,7 +34,8 @@ def main(folder: Path) -> dict[str, Any]:
     for name in ("footer", "pii"):
         ring.create(name)
     ssn = {"key": "pii", "filter": {"fpp": 0.001, "ndv": 1000}}
-    table = {"footer_key": "footer", "complete": True, "partition_by": ["day"], "columns": {"ssn": ssn}}
+    table = {"footer_key": "footer", "complete": True, "partition_by": ["day", "k"], "columns": {"ssn": ssn}}
+    table |= {"aad_prefix": "{table}/{path}/", "store_aad_prefix": False}
     policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"people": table}})
     spark = (
         SparkSession.builder.master("local[2]")
@@ -98,7 +99,9 @@ def main(folder: Path) -> dict[str, Any]:
     bss.enable(spark, policy=policy, refuse_plaintext=[folder / "known"])
     three = rows.select("id", "ssn", f.col("day").alias("k"))
     keeps = file_sink_keeps_options()
-    assert not (wrong := try_all(spark, three, bss.options(policy), folder / "known", keeps_options=keeps)), wrong
+    people = policy.for_table("people")
+    wrong = try_all(spark, three, bss.options(policy), folder / "known", people, keeps_options=keeps)
+    assert not wrong, wrong
     done += [f"every way of writing (the file sink of a stream {'sealed' if keeps else 'refused'})"]
     spark.stop()
     return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done}

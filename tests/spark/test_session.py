@@ -321,3 +321,21 @@ def test_attach_gives_every_file_its_filters_once(
         bss.attach(spark, path, policy=bare)
     with pytest.raises(bs.UsageError, match="is an object"):
         bss.attach(spark, path, policy=replace(table, kms=ring))
+
+
+def test_timestamps_become_microseconds_unless_the_user_chose(spark: SparkSession, policy: Policy) -> None:
+    name, said = "spark.sql.parquet.outputTimestampType", "timestamps are written as microseconds"
+    try:
+        spark.conf.unset(name)
+        with pytest.warns(bs.BloomsealWarning, match=said):
+            bss.enable(spark, policy=policy)
+        assert spark.conf.get(name) == "TIMESTAMP_MICROS"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            bss.enable(spark, policy=policy)  # said once
+            spark.conf.set(name, "INT96")
+            bss.enable(spark, policy=policy)  # and not to who has chosen
+        assert not [one for one in told if said in str(one.message)]
+        assert spark.conf.get(name) == "INT96"
+    finally:
+        spark.conf.set(name, "TIMESTAMP_MICROS")

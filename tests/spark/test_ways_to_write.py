@@ -21,12 +21,14 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
 def test_every_way_of_writing_seals_or_is_refused(spark: SparkSession, ring: bs.Keyring, tmp_path: Path) -> None:
-    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "sensitivity": "restricted"}}}}
+    bound = {"aad_prefix": "{table}/{path}/", "store_aad_prefix": False}
+    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "sensitivity": "restricted"}}, **bound}}
     policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
     bss.enable(spark, policy=policy, refuse_plaintext=[tmp_path / "known"])
     rows = spark.range(0, 10, 1, 2).selectExpr("id", "concat('ssn-', id) AS ssn", "id % 2 AS k")
     try:
         keeps = file_sink_keeps_options()
-        assert not try_all(spark, rows, bss.options(policy, "t"), tmp_path / "known", keeps_options=keeps)
+        sealing, table = bss.options(policy, "t"), policy.for_table("t")
+        assert not try_all(spark, rows, sealing, tmp_path / "known", table, keeps_options=keeps)
     finally:
         bss.enable(spark, policy=policy)

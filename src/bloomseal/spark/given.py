@@ -30,7 +30,7 @@ MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
 PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 PARTITION_OVERWRITE: Final = "spark.sql.sources.partitionOverwriteMode"
 
-CRYPTO_FACTORY: Final = "bloomseal.spark.Logged"
+CRYPTO_FACTORY: Final = "bloomseal.spark.TableCrypto"
 ACCESS: Final = "parquet.encryption.key.access.token"
 _SECRET: Final = re.compile(
     r"(?i)secret|passw|passphrase|token|credential|(private|access|session)[._-]?key|(?:^|[._-])pin$|key[._-]?list|explicit"

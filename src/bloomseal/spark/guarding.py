@@ -5,19 +5,31 @@ keep (`java/Guard.java`, `java/LateDeletes.java`), whose settings are made here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Mapping
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
-from ..core.errors import UsageError
-from ..policy import Policy
+from ..core.errors import PolicyError, UsageError
+from ..policy import Policy, TablePolicy
 from .jar import BATCH_COMMITS, STREAM_COMMITS
-from .listing import qualified
+from .listing import qualified, split_uri
 from .versions import file_sink_keeps_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LEFT_OUT", "Places", "commit_protocols", "deletes_late", "guard_of", "watch_catalog"]
+__all__ = [
+    "LEFT_OUT",
+    "Places",
+    "commit_protocols",
+    "deletes_late",
+    "folder_uri",
+    "guard_of",
+    "placed",
+    "table_place",
+    "watch_catalog",
+]
 
 Places = Iterable[str | os.PathLike[str]]
 
@@ -36,10 +48,67 @@ LEFT_OUT: Final = {
 """Settings by which a read of Spark's own has fewer rows, and no error."""
 
 
+def placed(
+    spark: SparkSession, policy: Policy | None, tables: Mapping[str, str | os.PathLike[str]]
+) -> tuple[Policy | None, dict[str, str]]:
+    """The policy with its tables in their folders, and the URIs of all folders that are known.
+
+    Raises:
+        UsageError: folders, and no policy.
+        PolicyError: it has no such table.
+    """
+    if policy is None:
+        if tables:
+            raise UsageError("tables= names folders of a policy's tables, and there is no policy", hint="policy=")
+        return None, {}
+    uris = {name: qualified(spark, folder) for name, folder in tables.items()}
+    known = {name: policy.for_table(name).at(split_uri(uri)[1]) for name, uri in uris.items()}
+    policy = Policy({**policy.tables, **known}, policy.origin)
+    roots = {name: one.root for name, one in policy.tables.items() if one.root is not None}
+    return policy, {**{name: qualified(spark, root) for name, root in roots.items()}, **uris}
+
+
+def table_place(table: TablePolicy, folder: str | None) -> dict[str, Any]:
+    """What the bridge is told of a table: how its files' AAD prefixes are made, and its master keys.
+
+    Args:
+        folder: the table's, as a URI; None where it is not known.
+    """
+    prefix = None
+    if table.aad_prefix is not None:
+        prefix = [
+            {"text": text + (table.name if field == "table" else ""), "field": "" if field == "table" else field or ""}
+            for text, field, _, _ in Formatter().parse(table.aad_prefix)
+        ]
+    keys = sorted(table.master_keys)
+    return {"name": table.name, "root": folder, "prefix": prefix, "store": table.store_aad_prefix, "keys": keys}
+
+
+def folder_uri(table: TablePolicy, target: str) -> str:
+    """The URI of the table's folder, of which `target` is the folder that is written to.
+
+    Raises:
+        PolicyError: that lies elsewhere.
+    """
+    if table.root is None:
+        return target
+    inside = posixpath.relpath(split_uri(target)[1], table.root)
+    if inside.startswith(".."):
+        raise PolicyError(f"the folder is not in that of table {table.name}", file=target, hint=f"root {table.root}")
+    return target if inside == "." else target.rstrip("/").removesuffix(f"/{inside}")
+
+
 def guard_of(
-    spark: SparkSession, policy: Policy | None, refuse_plaintext: bool | Places, allow_plaintext: Places
+    spark: SparkSession,
+    policy: Policy | None,
+    folders: Mapping[str, str],
+    refuse_plaintext: bool | Places,
+    allow_plaintext: Places,
 ) -> dict[str, Any]:
     """What the bridge is told of places, for `enable`'s arguments of these names.
+
+    Args:
+        folders: as `placed` gives them.
 
     Raises:
         UsageError: a single path in the place of several.
@@ -48,12 +117,13 @@ def guard_of(
         raise UsageError("places are given as a list of paths", hint='refuse_plaintext=["/lake/people"]')
     everywhere = refuse_plaintext if isinstance(refuse_plaintext, bool) else False
     named = () if isinstance(refuse_plaintext, bool) else refuse_plaintext
-    roots = () if policy is None else (one.root for one in policy.tables.values() if one.root is not None)
+    tables = {} if policy is None else policy.tables
     return {
         "everywhere": everywhere,
-        "sealed": sorted({qualified(spark, place) for place in (*named, *roots)}),
+        "sealed": sorted({*(qualified(spark, place) for place in named), *folders.values()}),
         "plain": sorted({qualified(spark, place) for place in allow_plaintext}),
         "streams": file_sink_keeps_options(),
+        "tables": [table_place(one, folders.get(name)) for name, one in sorted(tables.items())],
     }
 
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -19,7 +20,17 @@ from ..core.errors import BloomsealWarning, UsageError
 from ..core.forked import new_lock
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
-from .guarding import LEFT_OUT, Places, commit_protocols, deletes_late, guard_of, watch_catalog
+from .guarding import (
+    LEFT_OUT,
+    Places,
+    commit_protocols,
+    deletes_late,
+    folder_uri,
+    guard_of,
+    placed,
+    table_place,
+    watch_catalog,
+)
 from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 from .versions import forget_static_source
@@ -40,6 +51,7 @@ __all__ = [
     "meanwhile",
     "metrics_of",
     "register_source",
+    "settings_for",
     "show_figures",
 ]
 
@@ -50,7 +62,10 @@ _DAY: Final = 86_400
 """Seconds; the key helper takes no more."""
 _registering: Final = new_lock()
 """Of two threads that register one name at the same time Spark refuses the later: somebody has it."""
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _policies: dict[str, Policy] = {}
+_given: dict[str, dict[str, Any]] = {}
+"""What the bridge was told of each session, by the session's name."""
 _metrics: dict[str, Accumulator[Metrics]] = {}
 """By the name that a session's configuration holds: streams run their batches in copies of a session, and Python makes
 an object of its own for each.
@@ -66,14 +81,18 @@ def enable(
     jar: str | os.PathLike[str] | None = None,
     timeout: int = 30,
     cache_lifetime: int = 600,
+    tables: Mapping[str, str | os.PathLike[str]] = MappingProxyType({}),
     refuse_plaintext: bool | Places = False,
     allow_plaintext: Places = (),
 ) -> None:
     """Let this session's `spark.read.parquet` and `df.write.parquet` get their keys from a Bloomseal KMS.
 
-    Plaintext tables are read and written as before; where sealed files lie, and below the `root` of each table of the
+    Plaintext tables are read and written as before; where sealed files lie, and below the folder of each table of the
     policy, Spark begins no file in plaintext. Its overwrites keep the old files until the new ones are there. Calling
     it again changes the settings. All but the policy holds for the application's new sessions, too.
+
+    Where the policy has an ``aad_prefix``, each file is sealed for its place in its table and opens there only: the
+    session opens files of the policy's tables, and no others.
 
     Args:
         spark: a session with a JVM of its own (not Spark Connect).
@@ -86,6 +105,9 @@ def enable(
         timeout: seconds that one key may take, retries included.
         cache_lifetime: seconds that unwrapped keys are kept by the helper, and that parquet-java seals new files under
             one key encryption key; a right that was withdrawn goes on working for as long, and for a minute more.
+        tables: table of the policy → its folder, whose files are that table's and never in plaintext. Of tables without
+            one the folder is found by the file: the one above the folders of partitions (``day=1``), of the only such
+            table, or of the one that the folder is called by.
         refuse_plaintext: more places where Spark's writers begin no file but a sealed one, whatever its format:
             folders, or True: everywhere. A plain write, a misspelt option and an ``INSERT`` into a table of the catalog
             without the options of `protect_table` fail there before a row is written or removed.
@@ -93,14 +115,15 @@ def enable(
 
     Raises:
         UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
-        PolicyError: the policy can't be used.
+        PolicyError: the policy can't be used, or has no table of a name in `tables`.
 
     Warns:
-        BloomsealWarning: what `advice` says.
+        BloomsealWarning: what `advice` says; that timestamps will be written as microseconds and not as INT96.
     """
     jvm = classic_jvm(spark)
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.load(policy, kms=kms)
+    policy, folders = placed(spark, policy, tables)
     kms = absolute_kms(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
     # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must
@@ -111,8 +134,9 @@ def enable(
         "timeout": _whole(timeout, "timeout", 1),
         "lifetime": _whole(cache_lifetime, "cache_lifetime", 0),
         "python": python or _python(spark),
-        **guard_of(spark, policy, refuse_plaintext, allow_plaintext),
+        **guard_of(spark, policy, folders, refuse_plaintext, allow_plaintext),
     }
+    _given[_name(spark)] = given
     digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
     settings = {
         "bloomseal.kms": kms,
@@ -134,8 +158,29 @@ def enable(
     if policy is not None:
         _policies[_name(spark)] = policy
     _publish(spark, register_source(spark, kms, _policies.get(_name(spark))))
-    for text in advice(spark):
+    for text in [*_microseconds(spark), *advice(spark)]:
         warnings.warn(text, BloomsealWarning, stacklevel=2)
+
+
+def _microseconds(spark: SparkSession) -> Iterator[str]:
+    """Have timestamps written in a form that can be pruned by, unless the user has chosen one; says so."""
+    if not spark._jsparkSession.sessionState().conf().contains(_TIMESTAMPS):
+        for settings in (spark.conf, spark.sparkContext._jsc.sc().conf()):
+            settings.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        yield f"timestamps are written as microseconds from now on, and no longer as INT96: {_TIMESTAMPS}"
+
+
+def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[str, str]:
+    """What a write to `target`, a folder or URI, needs beside `settings.options`: the name of settings by which the
+    bridge knows that this table lies there. Nothing where no file is bound to its place.
+
+    Raises:
+        PolicyError: the table's folder is another one.
+    """
+    if table.aad_prefix is None:
+        return {}
+    given = {**_given[_name(spark)], "tables": [table_place(table, folder_uri(table, target))]}
+    return {ACCESS: f"bloomseal:{_add_settings(spark, json.dumps(given, sort_keys=True).encode())}"}
 
 
 def register_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import sys
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..core.columns import covers, in_tables, nearest_entry
 from ..core.errors import UnsupportedError, UsageError
-from ..core.limits import MAX_GCM_SEALS
 from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .given import CRYPTO_FACTORY, table_policy
@@ -48,12 +48,10 @@ def options(
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
-        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of
-            seals, a filter on a column whose name has a dot.
+        UnsupportedError: something that Spark's own writer can't do, such as a filter on a column whose name has a dot.
         PolicyError: no such table, or an unusable policy.
     """
     chosen = table_policy(policy, table)
-    _refuse_unsupported(chosen)
     found = {
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
         "parquet.encryption.kms.client.class": KMS_CLIENT,
@@ -62,19 +60,23 @@ def options(
         "parquet.encryption.data.key.length.bits": str(chosen.key_bits),
         "parquet.encryption.kek.length.bits": str(chosen.kek_bits),
         "parquet.encryption.double.wrapping": _flag(chosen.double_wrapping),
-        "parquet.encryption.key.material.store.internally": "true",
+        "parquet.encryption.key.material.store.internally": _flag(chosen.internal),
         # Data pages of version 2 leave nulls and list structure in clear.
         "parquet.writer.version": "PARQUET_1_0",
         # A summary file would repeat all footers, in clear.
         "parquet.summary.metadata.level": "NONE",
         **_own_folder(_active()),
     }
+    if chosen.aad_prefix is not None:
+        # The bridge makes the prefix of what `enable` was given, and seals nothing where that is another table.
+        found["bloomseal.table"] = chosen.name
     columns = _columns(chosen, schema)
+    footer_key = _spelt(chosen.footer_key, chosen)
     if chosen.uniform:
-        found["parquet.encryption.uniform.key"] = chosen.footer_key
+        found["parquet.encryption.uniform.key"] = footer_key
     else:
-        found["parquet.encryption.footer.key"] = chosen.footer_key
-        found["parquet.encryption.column.keys"] = _column_keys(columns)
+        found["parquet.encryption.footer.key"] = footer_key
+        found["parquet.encryption.column.keys"] = _column_keys(columns, chosen)
         found["parquet.encryption.complete.columns"] = _flag(chosen.complete)
     largest = 0
     for name, column in columns.items():
@@ -165,33 +167,24 @@ def _check_filter_name(name: str, schema: StructType) -> None:
         )
 
 
-def _refuse_unsupported(table: TablePolicy) -> None:
-    said = {
-        "an aad_prefix": table.aad_prefix is not None,
-        'material = "external"': not table.internal,
-        "a seal_limit": table.seal_limit != MAX_GCM_SEALS,
-    }
-    for what, wanted in said.items():
-        if wanted:
-            raise UnsupportedError(
-                f"table {table.name}: Spark's own Parquet writer can't keep to {what}", hint="bloomseal.write_table"
-            )
-
-
-def _column_keys(columns: dict[str, ColumnPolicy]) -> str:
+def _column_keys(columns: dict[str, ColumnPolicy], table: TablePolicy) -> str:
     by_key: dict[str, list[str]] = {}
     for name, column in columns.items():
         if column.key is not None:
-            if any(mark in name for mark in ":;,") or name != name.strip():
-                raise UnsupportedError("Spark's options can't name this column", column=name)
-            by_key.setdefault(column.key, []).append(name)
-    for key in by_key:
-        if any(mark in key for mark in ":;,"):
-            raise UnsupportedError(
-                f"Spark's options can't name the master key {key!r}: it holds one of : ; ,",
-                hint="an alias or a short key id, with the region or project in the KMS URI",
-            )
+            by_key.setdefault(_spelt(column.key, table), []).append(_spelt(name, table))
     return ";".join(f"{key}:{','.join(names)}" for key, names in by_key.items())
+
+
+def _spelt(name: str, table: TablePolicy) -> str:
+    """A key's or a column's name, for an option whose marks it may hold; the bridge has the name itself written."""
+    if not any(mark in name for mark in ":;,") and name == name.strip():
+        return name
+    if not table.internal:
+        raise UnsupportedError(
+            f"Spark's own writer can't put {name!r} into key material beside the file: it holds one of : ; , or a space",
+            hint='another name, such as an alias; or material = "internal"',
+        )
+    return "bloomseal.name." + base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
 def _filter(name: str, spec: FilterSpec) -> Iterator[tuple[str, str]]:

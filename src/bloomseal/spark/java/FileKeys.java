@@ -3,6 +3,7 @@ package bloomseal.spark;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
@@ -37,11 +38,29 @@ final class FileKeys implements DecryptionKeyRetriever {
 
   private final Configuration configuration;
   private final Path file;
+  private final TablePlaces place;
   private JsonNode beside;
 
-  FileKeys(Configuration configuration, Path file) {
+  /** @param place the file's, whose table's master keys are the only ones; null where no place matters */
+  FileKeys(Configuration configuration, Path file, TablePlaces place) {
     this.configuration = configuration;
     this.file = file;
+    this.place = place;
+  }
+
+  /** Key metadata that Spark's options led to, with the name of the master key as it is. */
+  static byte[] named(byte[] keyMetadata, TablePlaces place) {
+    JsonNode metadata = parsed(keyMetadata);
+    if (!flag(metadata, "internalStorage")) {
+      return keyMetadata;
+    }
+    String name = text(metadata, "masterKeyID");
+    String plain = KeyBridge.plainName(name);
+    if (place != null) {
+      place.check(plain);
+    }
+    return plain.equals(name) ? keyMetadata
+        : ((ObjectNode) metadata).put("masterKeyID", plain).toString().getBytes(StandardCharsets.UTF_8);
   }
 
   public synchronized byte[] getKey(byte[] keyMetadata) throws ParquetCryptoRuntimeException {
@@ -91,6 +110,9 @@ final class FileKeys implements DecryptionKeyRetriever {
   private byte[] key(JsonNode material) {
     KeyBridge bridge = KeyBridge.of(configuration);
     String masterKey = text(material, "masterKeyID");
+    if (place != null) {
+      place.check(masterKey);
+    }
     String wrapped = text(material, "wrappedDEK");
     byte[] key;
     if (flag(material, "doubleWrapping")) {
@@ -142,15 +164,15 @@ final class FileKeys implements DecryptionKeyRetriever {
   }
 
   private JsonNode beside() {
-    Path place = new Path(file.getParent(), "_KEY_MATERIAL_FOR_" + file.getName() + ".json");
+    Path store = new Path(file.getParent(), "_KEY_MATERIAL_FOR_" + file.getName() + ".json");
     try {
-      FileSystem files = place.getFileSystem(configuration);
-      long length = files.getFileStatus(place).getLen();
+      FileSystem files = store.getFileSystem(configuration);
+      long length = files.getFileStatus(store).getLen();
       if (length < 1 || length > LONGEST_STORE) { // a pipe has none, and would be waited for
         throw bad("a key material store of " + length + " bytes; the limit is " + LONGEST_STORE);
       }
       byte[] text = new byte[(int) length];
-      FSDataInputStream stream = files.open(place);
+      FSDataInputStream stream = files.open(store);
       try {
         stream.readFully(0, text);
       } finally {

@@ -27,19 +27,17 @@ import org.apache.parquet.hadoop.util.HadoopInputFile;
  * Written for Janino, hence without lambdas and generics.
  */
 final class Guard {
-  private static final String TOKEN = "parquet.encryption.key.access.token";
-
   private Guard() {}
 
   /** Before a job writes its first file: refuses one that would leave plaintext where sealed files are wanted. */
   static void check(Configuration conf, Path place, boolean stream) throws IOException {
-    if (conf.get(TOKEN) == null) {
-      return; // enable was not called
+    JsonNode given = KeyBridge.given(conf);
+    if (given == null) {
+      return;
     }
-    JsonNode given = KeyBridge.given(conf.get(TOKEN));
     boolean parquet = conf.get("parquet.write.support.class") != null;
-    boolean keys = has(conf, "parquet.encryption.footer.key") || has(conf, "parquet.encryption.uniform.key");
-    if ((parquet && keys && "bloomseal.spark.Logged".equals(conf.get("parquet.crypto.factory.class")))
+    boolean keys = names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key");
+    if ((parquet && keys && "bloomseal.spark.TableCrypto".equals(conf.get("parquet.crypto.factory.class")))
         || isIn(given, "plain", conf, place)) {
       return;
     }
@@ -58,7 +56,7 @@ final class Guard {
 
   /** Before a job replaces a folder: one above a table would take the table with it. */
   static void checkReplaced(Configuration conf, Path place) throws IOException {
-    JsonNode given = conf.get(TOKEN) == null ? null : KeyBridge.given(conf.get(TOKEN));
+    JsonNode given = KeyBridge.given(conf);
     Iterator folders = given == null ? null : given.get("sealed").elements();
     while (folders != null && folders.hasNext()) {
       Path folder = new Path(((JsonNode) folders.next()).textValue());
@@ -71,12 +69,10 @@ final class Guard {
   /** Whatever begins the file: an RDD too, or a commit protocol of somebody else's. */
   static void checkPlain(Configuration conf, Path file) {
     try {
-      if (conf.get(TOKEN) != null) {
-        JsonNode given = KeyBridge.given(conf.get(TOKEN));
-        if (wanted(given, conf, file) && !isIn(given, "plain", conf, file)) {
-          throw refused("no key is named for this write, and sealed files are wanted here: "
-              + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", file);
-        }
+      JsonNode given = KeyBridge.given(conf);
+      if (given != null && wanted(given, conf, file) && !isIn(given, "plain", conf, file)) {
+        throw refused("no key is named for this write, and sealed files are wanted here: "
+            + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", file);
       }
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
@@ -95,7 +91,7 @@ final class Guard {
     boolean wanted = sealed;
     try {
       wanted = sealed || isBesideSealed(conf, file)
-          || (conf.get(TOKEN) != null && wanted(KeyBridge.given(conf.get(TOKEN)), conf, file));
+          || (KeyBridge.given(conf) != null && wanted(KeyBridge.given(conf), conf, file));
     } catch (IOException e) {
       wanted = true;
     }
@@ -117,8 +113,21 @@ final class Guard {
     }
   }
 
-  private static boolean has(Configuration conf, String name) {
-    return conf.get(name) != null && !conf.get(name).isEmpty();
+  static boolean names(Configuration conf, String one, String other) {
+    return !conf.get(one, "").isEmpty() || !conf.get(other, "").isEmpty();
+  }
+
+  /** Whether a file lies below the folder of a table, as enable was told, and where no plaintext is allowed. */
+  static boolean isInTable(Configuration conf, Path file) throws IOException {
+    JsonNode given = KeyBridge.given(conf);
+    Iterator tables = given == null ? null : given.get("tables").elements();
+    while (tables != null && tables.hasNext()) {
+      JsonNode root = ((JsonNode) tables.next()).get("root");
+      if (root.isTextual() && below(conf, file, new Path(root.textValue())) != null) {
+        return !isIn(given, "plain", conf, file);
+      }
+    }
+    return false;
   }
 
   private static boolean wanted(JsonNode given, Configuration conf, Path place) throws IOException {
@@ -135,9 +144,18 @@ final class Guard {
   }
 
   private static boolean isBelow(Configuration conf, Path place, Path folder) throws IOException {
+    return below(conf, place, folder) != null;
+  }
+
+  /** The path from a folder to a place below it, empty for the folder itself; null for other places. */
+  static String below(Configuration conf, Path place, Path folder) throws IOException {
     String inner = real(conf, place);
     String outer = real(conf, folder);
-    return inner.equals(outer) || inner.startsWith(outer.endsWith("/") ? outer : outer + "/");
+    if (inner.equals(outer)) {
+      return "";
+    }
+    outer = outer.endsWith("/") ? outer : outer + "/";
+    return inner.startsWith(outer) ? inner.substring(outer.length()) : null;
   }
 
   /** The one name of a place: of a local one without the links on the way to it, as far as it is there. */

@@ -17,6 +17,8 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.core.config.Configurator;
@@ -39,6 +41,10 @@ import org.slf4j.LoggerFactory;
 public final class KeyBridge implements KmsClient {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map BRIDGES = new ConcurrentHashMap();
+    /** What enable was given, by its digest: as immutable as that. */
+    private static final Map GIVEN = new ConcurrentHashMap();
+    /** How Spark's options spell a name with one of : ; , in it. */
+    private static final Pattern SPELT = Pattern.compile("bloomseal\\.name\\.([A-Za-z0-9_-]+)");
     private static final int LONGEST_NAME = 200;
 
     /** Unwrapped keys stay here for a minute, or for the lifetime that was given if it is shorter. */
@@ -77,6 +83,10 @@ public final class KeyBridge implements KmsClient {
         if (token == null || !token.matches("bloomseal:[0-9a-f]{64}")) {
             throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
         }
+        JsonNode known = (JsonNode) GIVEN.get(token);
+        if (known != null) {
+            return known;
+        }
         String digest = token.substring("bloomseal:".length());
         try {
             byte[] text = Files.readAllBytes(new File(SparkFiles.get("bloomseal-" + digest + ".json")).toPath());
@@ -88,10 +98,18 @@ public final class KeyBridge implements KmsClient {
             if (!hex.toString().equals(digest)) {
                 throw new ParquetCryptoRuntimeException("the settings of bloomseal.spark.enable have changed on their way to this machine");
             }
-            return JSON.readTree(text);
+            known = JSON.readTree(text);
+            GIVEN.put(token, known);
+            return known;
         } catch (IOException e) {
             throw new ParquetCryptoRuntimeException("no KMS is configured: bloomseal.spark.enable gave this application no such settings");
         }
+    }
+
+    /** As above, of a session's configuration; null where enable was not called. */
+    static JsonNode given(Configuration conf) {
+        String token = conf.get("parquet.encryption.key.access.token");
+        return token == null ? null : given(token);
     }
 
     private static byte[] sha256(byte[] text) {
@@ -112,7 +130,7 @@ public final class KeyBridge implements KmsClient {
     }
 
     public String wrapKey(byte[] key, String masterKey) throws KeyAccessDeniedException {
-        return ask("wrap", masterKey, "key", Base64.getEncoder().encodeToString(key), "wrapped");
+        return ask("wrap", plainName(masterKey), "key", Base64.getEncoder().encodeToString(key), "wrapped");
     }
 
     public byte[] unwrapKey(String wrapped, String masterKey) throws KeyAccessDeniedException {
@@ -162,6 +180,12 @@ public final class KeyBridge implements KmsClient {
             BRIDGES.put(token, bridge);
         }
         return bridge;
+    }
+
+    /** A key's or a column's name, out of Spark's options. */
+    static String plainName(String name) {
+        Matcher spelt = SPELT.matcher(name);
+        return spelt.matches() ? new String(Base64.getUrlDecoder().decode(spelt.group(1)), StandardCharsets.UTF_8) : name;
     }
 
     /** A name out of a file, for messages and logs: quoted, of bounded length, and safe to show. */

@@ -28,7 +28,7 @@ from ..given import PARTITION_OVERWRITE, kms_uri, refuse_secrets, table_policy
 from ..guarding import deletes_late
 from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified
 from ..opening import check_protection, open_table_file
-from ..session import as_active, chosen_table, register_source
+from ..session import as_active, chosen_table, register_source, settings_for
 from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
 from .failures import told_by
 from .turns import in_turn
@@ -145,8 +145,12 @@ def write(
     refuse_secrets(extra)
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
-    prepare = _through_source if through == "source" else _through_bridge
-    writer = prepare(df, chosen, stored, partition_by, extra)
+    if through == "source":
+        writer = _through_source(df, chosen, stored, partition_by, extra)
+    else:
+        settings = bridge_options(df, chosen, stored, extra)
+        settings |= settings_for(spark, chosen, qualified(spark, target))
+        writer = df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
     check_lookalikes(chosen, stored)
     from ..source.files.logs import refuse_logs
 
@@ -189,13 +193,6 @@ def write(
     from ..jobs.upkeep import keep_indexes
 
     return replace(report, indexes=keep_indexes(spark, target, chosen))
-
-
-def _through_bridge(
-    df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
-) -> DataFrameWriter:
-    settings = bridge_options(df, table, stored, extra)
-    return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
 
 
 def _check_wrapping(table: TablePolicy) -> None:

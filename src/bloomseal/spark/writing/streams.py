@@ -13,7 +13,7 @@ from ...policy import Policy, TablePolicy
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets
 from ..listing import list_files, qualified, split_uri
-from ..session import as_active, chosen_table
+from ..session import as_active, chosen_table, settings_for
 from ..settings import bridge_options, check_lookalikes, promised
 from ..versions import file_sink_keeps_options
 from .frames import registered
@@ -79,7 +79,7 @@ def write_stream(
             "Spark before 4.2 loses a stream's options on their way to its file sink, and would write plaintext",
             file=target, hint='through="source"; with Spark 4.0, foreachBatch',
         )  # fmt: skip
-    settings = bridge_options(df, chosen, stored, extra)
+    settings = bridge_options(df, chosen, stored, extra) | settings_for(spark, chosen, target)
     if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
         raise UsageError(
             "there are files already, which no read would see beside the log of a stream's file sink",

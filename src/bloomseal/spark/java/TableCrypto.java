@@ -1,0 +1,108 @@
+package bloomseal.spark;
+
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.crypto.ColumnEncryptionProperties;
+import org.apache.parquet.crypto.FileDecryptionProperties;
+import org.apache.parquet.crypto.FileEncryptionProperties;
+import org.apache.parquet.crypto.ParquetCipher;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory;
+import org.apache.parquet.hadoop.api.WriteSupport.WriteContext;
+import org.apache.parquet.hadoop.metadata.ColumnPath;
+
+/**
+ * parquet-java's own encryption by properties, and what properties can't say: each file is sealed for its place in a table
+ * of the policy and opens in that place only (TablePlaces), plaintext is refused below a table's folder, names of keys and
+ * columns may hold any character, and each key of each file gets an entry in the access log, where BLOOMSEAL_ACCESS_LOG
+ * names one. A key is handed out after its entry is written, and not at all where that fails. Keys to read with come from
+ * FileKeys.
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+public class TableCrypto extends PropertiesDrivenCryptoFactory {
+  @Override
+  public FileEncryptionProperties getFileEncryptionProperties(
+      Configuration conf, Path file, WriteContext context) throws ParquetCryptoRuntimeException {
+    TablePlaces place = Guard.names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key")
+        ? TablePlaces.ofWrite(conf, file) : null;
+    FileEncryptionProperties found = super.getFileEncryptionProperties(conf, file, context);
+    if (found == null) {
+      Guard.checkPlain(conf, file);
+      return null;
+    }
+    found = bound(conf, place, found);
+    if (FileKeys.logged()) {
+      log(KeyBridge.of(conf), FileKeys.name(place == null ? file : place.file), found);
+    }
+    return found;
+  }
+
+  /** The same keys, under their own names, and the prefix of the file's place. */
+  private static FileEncryptionProperties bound(Configuration conf, TablePlaces place, FileEncryptionProperties found) {
+    FileEncryptionProperties.Builder builder = FileEncryptionProperties.builder(found.getFooterKey())
+        .withFooterKeyMetadata(FileKeys.named(found.getFooterKeyMetadata(), place))
+        .withAlgorithm(ParquetCipher.valueOf(conf.getTrimmed("parquet.encryption.algorithm", "AES_GCM_V1")));
+    if (!found.encryptedFooter()) {
+      builder.withPlaintextFooter();
+    }
+    if (found.getEncryptedColumns() != null) {
+      Map columns = new HashMap();
+      for (Iterator each = found.getEncryptedColumns().values().iterator(); each.hasNext();) {
+        ColumnEncryptionProperties column = (ColumnEncryptionProperties) each.next();
+        ColumnPath path = ColumnPath.fromDotString(KeyBridge.plainName(column.getPath().toDotString()));
+        columns.put(path, ColumnEncryptionProperties.builder(path, true).withKey(column.getKeyBytes())
+            .withKeyMetaData(FileKeys.named(column.getKeyMetaData(), place)).build());
+      }
+      builder.withEncryptedColumns(columns);
+      if (conf.getBoolean("parquet.encryption.complete.columns", false)) {
+        builder.withCompleteColumnEncryption();
+      }
+    }
+    byte[] prefix = place == null ? null : place.prefix();
+    if (prefix != null) {
+      builder.withAADPrefix(prefix);
+      if (!place.storesPrefix()) {
+        builder.withoutAADPrefixStorage();
+      }
+    }
+    return builder.build();
+  }
+
+  private static void log(KeyBridge bridge, String name, FileEncryptionProperties found) {
+    bridge.log("seal", name, null, found.getFooterKeyMetadata(), null);
+    Map columns = found.getEncryptedColumns();
+    for (Iterator each = columns == null ? null : columns.values().iterator(); each != null && each.hasNext();) {
+      ColumnEncryptionProperties column = (ColumnEncryptionProperties) each.next();
+      bridge.log("seal", name, column.getPath().toDotString(), column.getKeyMetaData(), null);
+    }
+  }
+
+  @Override
+  public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path file)
+      throws ParquetCryptoRuntimeException {
+    boolean sealed = sealedOnly(conf, file);
+    Guard.checkRead(conf, file, sealed);
+    TablePlaces place = TablePlaces.ofRead(conf, file);
+    FileDecryptionProperties.Builder builder =
+        FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(conf, file, place));
+    byte[] prefix = place == null ? null : place.prefix();
+    if (prefix != null) {
+      builder.withAADPrefix(prefix);
+    }
+    return sealed ? builder.build() : builder.withPlaintextFilesAllowed().build();
+  }
+
+  /** Whether a file in plaintext, put in the place of another, ends the query. */
+  boolean sealedOnly(Configuration conf, Path file) {
+    try {
+      return Guard.isInTable(conf, file);
+    } catch (IOException e) {
+      throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
+    }
+  }
+}

@@ -1,0 +1,184 @@
+package bloomseal.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Iterator;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+
+/**
+ * A file's place in a table of the policy that enable was given: which table, and the file's path from the table's folder
+ * on. Its AAD prefix is made of that. Options, which may be a catalog's, say nothing of it.
+ *
+ * A table's folder is the one that enable was told. Of tables without one it is the folder above those of partitions
+ * (day=1): of the only such table, or of the one that the folder is called by.
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+final class TablePlaces {
+  /** Where Hadoop's committers have a task write, and Spark's dynamic overwrites, before the file's path below the table. */
+  private static final Pattern STAGED =
+      Pattern.compile("(?:\\.spark-staging-[^/]+/)?_temporary/[0-9]+/_temporary/attempt_[^/]+/(.+)", Pattern.DOTALL);
+
+  /** Null: the policy binds files to their places, and this is in no table's. */
+  private final JsonNode table;
+  private final String path;
+  final Path file;
+
+  private TablePlaces(JsonNode table, String path, Path file) {
+    this.table = table;
+    this.path = path;
+    this.file = file;
+  }
+
+  /**
+   * The place of a file to write, by the staging path that Spark hands over; null where no place matters.
+   *
+   * @throws ParquetCryptoRuntimeException the final place can't be told, or is not of the table that the options are of
+   */
+  static TablePlaces ofWrite(Configuration conf, Path staged) {
+    boolean external = !conf.getBoolean("parquet.encryption.key.material.store.internally", true);
+    String wanted = conf.get("bloomseal.table");
+    TablePlaces found = null;
+    if (external || wanted != null || isBinding(KeyBridge.given(conf))) {
+      found = of(conf, finalPath(conf, staged));
+    }
+    if (found != null && found.table == null) {
+      throw found.unknown();
+    }
+    if (wanted != null && (found == null || !found.name().equals(wanted))) {
+      throw refused("the options are those of table " + KeyBridge.shown(wanted) + ", and this is not its folder", staged);
+    }
+    return found;
+  }
+
+  /** The place of a file to read; null where no place matters. */
+  static TablePlaces ofRead(Configuration conf, Path file) {
+    return isBinding(KeyBridge.given(conf)) ? of(conf, file) : null;
+  }
+
+  /** Whether a table's files have an AAD prefix: then the session's keys serve the policy's tables, and no other file. */
+  private static boolean isBinding(JsonNode given) {
+    Iterator tables = given == null ? null : given.get("tables").elements();
+    while (tables != null && tables.hasNext()) {
+      if (((JsonNode) tables.next()).hasNonNull("prefix")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static TablePlaces of(Configuration conf, Path file) {
+    try {
+      JsonNode given = KeyBridge.given(conf);
+      if (!isBinding(given)) {
+        return null;
+      }
+      JsonNode known = null;
+      String rest = null;
+      JsonNode only = null;
+      JsonNode called = null;
+      int others = 0;
+      Path folder = file.getParent();
+      while (folder.getParent() != null && folder.getName().indexOf('=') > 0) {
+        folder = folder.getParent();
+      }
+      for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
+        JsonNode table = (JsonNode) tables.next();
+        if (table.hasNonNull("root")) {
+          String below = Guard.below(conf, file, new Path(table.get("root").textValue()));
+          if (below != null && !below.isEmpty() && (rest == null || below.length() < rest.length())) {
+            known = table;
+            rest = below;
+          }
+        } else {
+          only = table;
+          others++;
+          called = table.get("name").textValue().equals(folder.getName()) ? table : called;
+        }
+      }
+      if (known == null) {
+        known = others == 1 ? only : called;
+        rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
+      }
+      return new TablePlaces(known, rest, file);
+    } catch (IOException e) {
+      throw new ParquetCryptoRuntimeException("it can't be told to which table a file belongs (" + file + ")");
+    }
+  }
+
+  /** Where the file will lie when Spark has committed it. */
+  private static Path finalPath(Configuration conf, Path staged) {
+    String output = conf.get("mapreduce.output.fileoutputformat.outputdir");
+    Path folder = output == null ? null : new Path(output);
+    String above = folder == null ? null : folder.toUri().getPath().replaceFirst("/*$", "/");
+    String whole = staged.toUri().getPath();
+    if (above == null || !whole.startsWith(above)) {
+      throw refused("a file is begun where Spark's own committers stage none, so its final place is not known", staged);
+    }
+    String rest = whole.substring(above.length());
+    Matcher known = STAGED.matcher(rest);
+    if (known.matches()) {
+      rest = known.group(1);
+    }
+    String[] parts = rest.split("/");
+    for (int i = 0; i < parts.length; i++) {
+      if (parts[i].startsWith(".") || (parts[i].startsWith("_") && parts[i].indexOf('=') < 0)) {
+        throw refused("a file is begun in a staging folder of a kind that is not known, so its final place is not, either", staged);
+      }
+    }
+    return new Path(folder.toString().replaceFirst("/*$", "/") + rest);
+  }
+
+  String name() {
+    return table.get("name").textValue();
+  }
+
+  boolean storesPrefix() {
+    return table.get("store").asBoolean();
+  }
+
+  /** The AAD prefix of the file; null where its table has none, or is not known. */
+  byte[] prefix() {
+    if (table == null || !table.hasNonNull("prefix")) {
+      return null;
+    }
+    StringBuilder text = new StringBuilder();
+    for (Iterator parts = table.get("prefix").elements(); parts.hasNext();) {
+      JsonNode part = (JsonNode) parts.next();
+      text.append(part.get("text").textValue());
+      String field = part.get("field").textValue();
+      text.append(field.equals("path") ? path : field.equals("file") ? path.substring(path.lastIndexOf('/') + 1) : "");
+    }
+    return text.toString().getBytes(StandardCharsets.UTF_8);
+  }
+
+  /** Refuses a master key that is none of the table's: a session's keys are for the policy's tables. */
+  void check(String masterKey) {
+    if (table == null) {
+      throw unknown();
+    }
+    if (!table.hasNonNull("prefix")) {
+      return;
+    }
+    for (Iterator keys = table.get("keys").elements(); keys.hasNext();) {
+      if (((JsonNode) keys.next()).textValue().equals(masterKey)) {
+        return;
+      }
+    }
+    throw refused("master key " + KeyBridge.shown(masterKey) + " is none of table " + KeyBridge.shown(name()), file);
+  }
+
+  private ParquetCryptoRuntimeException unknown() {
+    return refused("no table of the policy is known to lie here: "
+        + "bloomseal.spark.enable(spark, policy=..., tables={name: folder})", file);
+  }
+
+  private static ParquetCryptoRuntimeException refused(String why, Path place) {
+    return new ParquetCryptoRuntimeException("bloomseal.PolicyError: " + why + " (" + place + ")");
+  }
+}
