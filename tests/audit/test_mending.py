@@ -235,7 +235,8 @@ def _run(command: str) -> int:
             words.append(word)
             continue
         if words[0] == "rm":
-            Path(words[1]).unlink()
+            for name in words[1:]:
+                Path(name).unlink()
         else:
             assert words[0] == "bloomseal"
             code = code or main(words[1:])

@@ -26,7 +26,7 @@ from .facts.policies import Policies
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts
-from .rules.means import Means
+from .rules.remedies import KeyArguments
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -192,8 +192,8 @@ def audit(
     policies = Policies(policy, table)
     keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    means = Means.of(keys) if key_options is None else Means.said(key_options)
-    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, means=means)
+    arguments = KeyArguments.of(keys) if key_options is None else KeyArguments.said(key_options)
+    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, arguments=arguments)
 
 
 def judged(
@@ -204,7 +204,7 @@ def judged(
     with_keys: bool,
     nonces: Nonces | None = None,
     now: datetime | None = None,
-    means: Means | None = None,
+    arguments: KeyArguments | None = None,
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
     beside = [found for one in places.outside if (found := look_at(one)) is not None]
@@ -217,7 +217,7 @@ def judged(
         nonces,
         moment,
         beside,
-        means or Means(),
+        arguments or KeyArguments(),
         look_at_indexes(files, places, policies, with_keys=with_keys),
     )
     unseen, hidden = _unseen(facts), []

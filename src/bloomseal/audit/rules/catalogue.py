@@ -10,25 +10,25 @@ from .findings import Rule, Severity
 __all__ = ["RULES", "rules_as_markdown"]
 
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
-_REKEY: Final = "bloomseal rekey --restart {file} {opening}"
-_FILTER: Final = "--bloom-filter {filter} {opening}"
-_ORC_FILTER: Final = "bloomseal attach {file} " + _FILTER
-_ORC_KEY: Final = "bloomseal rekey --restart {file} --from {old} --to {key} {opening}"
+_REKEY: Final = "bloomseal rekey --restart {files} {opening}"
+_FILTER: Final = "{filters} {opening}"
+_ORC_FILTER: Final = "bloomseal attach {files} " + _FILTER
+_ORC_KEY: Final = "bloomseal rekey --restart {files} {moves} {opening}"
 _KNOWN: Final = "info where the file's writer is known to leave it open always; error on a column that the policy calls confidential or restricted"
 
 _TABLE: Final = (
     # What lies open
     Rule("BS101", "plaintext-column", "A column that the policy gives a key is in plaintext", _ERROR,
          "Whoever can read the file reads the values.",
-         "bloomseal {verb} {file} {sealing}", "policy", "critical on a restricted column"),
+         "bloomseal {verb} {files} {sealing}", "policy", "critical on a restricted column"),
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
          "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
-         "bloomseal {rebuild} {file} " + _FILTER,
-         orc_fix="bloomseal repair {file} {opening}"),
+         "bloomseal {rebuild} {files} " + _FILTER,
+         orc_fix="bloomseal repair {files} {opening}"),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
-         "bloomseal {verb} {file} {sealing}", "policy", "critical on a restricted column"),
+         "bloomseal {verb} {files} {sealing}", "policy", "critical on a restricted column"),
     Rule("BS104", "clear-statistics", "Statistics of an encrypted column are in clear", _ERROR,
          "Smallest and greatest value, or the number of nulls, stand in the readable part of the footer.", _REKEY, "nothing", _KNOWN),
     Rule("BS105", "clear-size-statistics", "Size statistics of an encrypted column are in clear", _WARNING,
@@ -50,11 +50,11 @@ _TABLE: Final = (
     Rule("BS111", "plaintext-file", "A plaintext file in an encrypted table", _ERROR,
          "Readers that accept plaintext (the key tools of other implementations always do) take it for part of the table: whoever "
          "may add files chooses what is read, and what a misconfigured writer wrote lies open.",
-         "bloomseal seal {file} {sealing}", "nothing",
+         "bloomseal seal {files} {sealing}", "nothing",
          "without a policy: warning beside encrypted files with the same columns in the same folder, else nothing",
          advice="Seal it as its table is sealed, or take it out of the folder: which of the two, only its owner knows."),
     Rule("BS112", "plaintext-footer", "A plaintext footer where the policy wants it encrypted", _WARNING,
-         "Schema, row counts and key-value metadata are open to everybody.", "bloomseal rekey --restart {file} --encrypted-footer {opening}", "policy"),
+         "Schema, row counts and key-value metadata are open to everybody.", "bloomseal rekey --restart {files} --encrypted-footer {opening}", "policy"),
     Rule("BS113", "clear-table-statistics", "A table's own metadata holds values of an encrypted column", _INFO,
          "Delta keeps smallest and greatest values, partition values and predicates in its log, Iceberg the former in its manifests and "
          "summaries of values in Puffin files, whatever the data files hide; older commits, checkpoints and manifests as well, until the "
@@ -71,7 +71,7 @@ _TABLE: Final = (
     Rule("BS115", "plaintext-leftover", "Plaintext beside an encrypted table, in a file that is no part of it", _CRITICAL,
          "A killed writer, a staging folder, an older version of a table or somebody's copy has left it. No reader takes it, and "
          "everybody can read it.",
-         "rm {leftover}", "nothing", "warning where nothing beside it is encrypted, or has its columns, and no policy claims it",
+         "rm {files}", "nothing", "warning where nothing beside it is encrypted, or has its columns, and no policy claims it",
          advice="Nothing of the table needs it, but a running job or an older version of the table may. If not, remove it; else seal it."),
     Rule("BS116", "unsalted-hash-mask", "Readers without a key see unsalted hashes of an encrypted ORC column", _ERROR,
          "Equal values have equal hashes, in every file; of a small domain, such as social security numbers, all values can be "
@@ -80,7 +80,7 @@ _TABLE: Final = (
     Rule("BS117", "clear-index", "A file of a sealed index is in plaintext, or the column in it", _CRITICAL,
          "It holds a keyed fingerprint of every value with the row groups that have it, and the key for them: whoever reads it "
          "tries any value. No look-up of ours believes it.",
-         "bloomseal index drop {table} --column {column}", advice="Build it again afterwards (bloomseal index build), and find out who wrote it."),
+         "{drop}", advice="Build it again afterwards (bloomseal index build), and find out who wrote it."),
     Rule("BS118", "uncovered-bytes", "An encrypted file holds bytes that no module covers", _WARNING,
          "No reader goes there, and whoever has the file does: a page or a filter in clear, or a whole other file, hidden or glued to "
          "this one. A rotation carries no key of it along.", _REKEY, "keys",
@@ -103,7 +103,7 @@ _TABLE: Final = (
          advice="Put a good copy in its place. bloomseal verify says where it breaks."),
     Rule("BS202", "filter-not-authentic", "A filter does not authenticate", _ERROR,
          "It was altered, or comes from another place. A wrong filter makes readers skip rows that are there.",
-         "bloomseal {rebuild} {file} " + _FILTER, "keys",
+         "bloomseal {rebuild} {files} " + _FILTER, "keys",
          advice="Find out who wrote to the file before the filter is built anew."),
     Rule("BS203", "footer-not-authentic", "The footer does not authenticate", _CRITICAL,
          "The footer was altered, the file was moved from the place that its AAD prefix names, or its key was exchanged.",
@@ -114,7 +114,7 @@ _TABLE: Final = (
          "", "nothing", "error where there is no signature at all",
          advice="Without a signature: put a signed copy in its place. With one: name the footer's key, and audit again."),
     Rule("BS205", "empty-filter", "A filter without a single bit over a chunk with values", _WARNING,
-         "Readers that believe it find nothing, silently.", "bloomseal attach {file} " + _FILTER, "keys",
+         "Readers that believe it find nothing, silently.", "bloomseal attach {files} " + _FILTER, "keys",
          orc_fix=_ORC_FILTER),
     Rule("BS206", "module-not-authentic", "Column metadata that can't be opened or believed", _ERROR,
          "It does not authenticate under the column's key, contradicts the schema, or has a name that could be taken for that of an "
@@ -126,7 +126,7 @@ _TABLE: Final = (
          advice="Nothing proves that its pages are its own: write the data anew from a source that you trust (bloomseal write)."),
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
-         "bloomseal {rebuild} {file} " + _FILTER, "keys",
+         "bloomseal {rebuild} {files} " + _FILTER, "keys",
          orc_fix=_ORC_FILTER),
     Rule("BS209", "altered-module", "A module that does not open, where bloomseal verify fails", _ERROR,
          "A page, an index or a level was altered, or copied from another place; or it breaks the specification.",
@@ -135,16 +135,16 @@ _TABLE: Final = (
     Rule("BS210", "wrong-filter", "A filter denies values of its own column chunk", _CRITICAL,
          "Readers that believe it skip rows that are there, silently, and nothing else tells: a filter that a writer with a bug has "
          "sealed authenticates like any other.",
-         "bloomseal attach {file} " + _FILTER, "--deep",
+         "bloomseal attach {files} " + _FILTER, "--deep",
          orc_fix=_ORC_FILTER),
     Rule("BS211", "untrusted-filter", "A filter of an ORC writer that is known to get it wrong", _WARNING,
          "Bloomseal never takes its word. A reader that does may skip rows that are there, silently.", "",
          advice="Write the data anew with a version of the writer that is not known to be wrong, or without filters on the column."),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
-         "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {place} {opening}", "keys and policy",
+         "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {files} {opening}", "keys and policy",
          advice="Where the file is under the master key's current version, rotate it in its KMS first.",
-         orc_fix="{rotate}bloomseal rekey --restart {place} {opening}"),
+         orc_fix="{rotate}bloomseal rekey --restart {files} {opening}"),
     Rule("BS302", "unusable-master-key", "A master key that is disabled, destroyed, about to be, or unknown", _ERROR,
          "The file, or the column, can't be opened; if the key was destroyed, it never will be again.",
          "{enable}", "keys", "critical where the key was destroyed, warning where its deletion is pending",
@@ -152,11 +152,11 @@ _TABLE: Final = (
          orc_fix="{enable}"),
     Rule("BS303", "unexpected-master-key", "Sealed under a master key that the policy does not name", _ERROR,
          "Everything authenticates, under the wrong key: whoever may replace files can name a key of his own.",
-         "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy",
+         "bloomseal rewrap {files} {moves} {opening}", "policy",
          advice="Find out who wrote the file before it is made one of the table's. Where the policy has no key for the column, give it one there, or seal the data anew.",
          orc_fix=_ORC_KEY),
     Rule("BS304", "previous-master-key", "Still sealed under a previous master key", _INFO,
-         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy",
+         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {files} {moves} {opening}", "policy",
          orc_fix=_ORC_KEY),
     Rule("BS305", "shared-data-key", "Several files share a data key", _WARNING,
          "Every file counts against one key's invocation limit, and one leak opens them all. Key tools make fresh keys per file.",
@@ -171,15 +171,15 @@ _TABLE: Final = (
          "bloomseal rekey --restart {files} {opening}", "nothing", "warning from half of the limit on, critical beyond it",
          advice="What one file alone seals, it seals again: write the data into more, smaller files, or raise the policy's seal_limit."),
     Rule("BS308", "aad-prefix-missing", "No AAD prefix where the policy wants one", _ERROR,
-         "Nothing binds the file to its table and name: it can be put in another file's place.", "bloomseal rekey --restart {file} {prefix} {opening}", "policy"),
+         "Nothing binds the file to its table and name: it can be put in another file's place.", "bloomseal rekey --restart {files} {prefix} {opening}", "policy"),
     Rule("BS309", "aad-prefix-mismatch", "An AAD prefix other than the policy's", _ERROR,
-         "The file was moved or renamed, or an old version was put back.", "bloomseal rekey --restart {file} {prefix} {opening}", "policy",
+         "The file was moved or renamed, or an old version was put back.", "bloomseal rekey --restart {files} {prefix} {opening}", "policy",
          "warning where the right prefix is stored although the policy wants it kept outside",
          advice="If the file was moved, it belongs elsewhere: find out who moved it before it is bound to this place."),
     Rule("BS310", "unauthenticated-pages", "AES_GCM_CTR_V1 where the policy wants pages authenticated", _WARNING,
-         "Bits of a page can be flipped unnoticed.", "bloomseal rekey --restart {file} --algorithm AES_GCM_V1 {opening}", "policy"),
+         "Bits of a page can be flipped unnoticed.", "bloomseal rekey --restart {files} --algorithm AES_GCM_V1 {opening}", "policy"),
     Rule("BS311", "short-key", "A key shorter than the policy's", _WARNING,
-         "The policy asks for more bits.", "bloomseal rekey --restart {file} --key-bits {bits} {opening}", "policy"),
+         "The policy asks for more bits.", "bloomseal rekey --restart {files} --key-bits {bits} {opening}", "policy"),
     Rule("BS312", "kms-address", "A KMS address in the file that is not an allowed one", _ERROR,
          "Readers that follow it hand their credentials to whoever wrote it.", "", "nothing",
          "info without a policy",
@@ -194,20 +194,20 @@ _TABLE: Final = (
          advice="Put back _KEY_MATERIAL_FOR_… beside {file}, from a copy, or under its new name if the file was renamed."),
     Rule("BS316", "missed-by-rotation", "Under an older version of a master key than other files", _WARNING,
          "A rotation has missed it, or is not done: the old version can't be retired as long as one file needs it.",
-         "bloomseal rewrap {file} {opening}",
+         "bloomseal rewrap {files} {opening}",
          orc_fix=_REKEY),
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",
-         "bloomseal attach {file} " + _FILTER, "keys",
+         "bloomseal attach {files} " + _FILTER, "keys",
          "the policy's probability doubled, or one half without a policy, and more values than the size is for",
          advice="Where the policy itself fixes a size that is too small, raise its ndv or num_bytes.",
          orc_fix=_ORC_FILTER),
     Rule("BS402", "telling-filter-size", "Filter sizes that tell the number of distinct values", _WARNING,
          "The policy wants one constant size: lengths stay visible under encryption.",
-         "bloomseal attach {file} " + _FILTER, "policy"),
+         "bloomseal attach {files} " + _FILTER, "policy"),
     Rule("BS403", "missing-filter", "No filter where the policy wants one", _INFO,
-         "Look-ups read the column chunk.", "bloomseal attach {file} " + _FILTER, "policy",
+         "Look-ups read the column chunk.", "bloomseal attach {files} " + _FILTER, "policy",
          orc_fix=_ORC_FILTER),
     Rule("BS404", "index-holds-deleted", "A sealed index still proves rows of files that are gone", _WARNING,
          "Whoever has the column's key can ask the index for them. A run of it is older than the policy's purge_days, and is about "
@@ -222,9 +222,9 @@ RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
 """All rules by their ids."""
 
 _SHOWN: Final = {
-    name: name.upper() for name in ("file", "files", "column", "filter", "key", "old", "bits")
+    name: name.upper() for name in ("file", "files", "column", "bits")
 } | {
-    "place": "FOLDER", "table": "TABLE", "leftover": "FILE", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
+    "filters": "--bloom-filter COLUMN", "moves": "--from OLD --to NEW", "drop": "bloomseal index drop TABLE --column COLUMN", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
     "prefix": "--new-aad-prefix TEXT", "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
 }  # fmt: skip
 _CHAPTERS: Final = {
@@ -245,10 +245,10 @@ def rules_as_markdown() -> str:
         "sees it. Without a policy nobody has said what is to be sealed: no finding then means that the rules which need none",
         "found nothing, and the report's `ok` is null.",
         "",
-        "The command of a finding is complete: run as it stands, it removes that finding, and those of its rule in all files of",
-        "the table that need the same. A report has one only where the audit had what the command needs: the keys (from a",
-        "keyring, or by a KMS's URI), and the policy's file where that decides. Below, `[KEYS]` are the options that open the",
-        "file, `[POLICY]` those that seal it as the policy says.",
+        "The findings of a rule in a table have one remedy. Its command is complete: run as it stands, it removes them. There is",
+        "one only where the audit had what the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's",
+        "file where that decides. Below, `[KEYS]` are the options that open the files, `[POLICY]` those that seal them as the",
+        "policy says.",
         "",
     ]
     for start, chapter in _CHAPTERS.items():

@@ -18,8 +18,8 @@ from .findings import Finding, Severity
 from .index_rules import check_indexes
 from .judged import Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
-from .mending import mended
 from .name_rules import check_names
+from .remedies import with_remedies
 
 __all__ = ["check", "unclaimed_filters"]
 
@@ -75,7 +75,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += check_indexes(facts)
     if facts.nonces is not None:
         findings += check_nonces(facts, facts.nonces)
-    return sorted(mended(findings, facts), key=lambda finding: finding.order)
+    return sorted(with_remedies(findings, facts), key=lambda finding: finding.order)
 
 
 # What lies open
@@ -285,7 +285,8 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
             message += f" {posixpath.basename(target)}"
         place = one.root or posixpath.dirname(one.path)
         details = {"advice": _VACUUM.format(place=place)} if one.kind is Kind.DEAD else None
-        yield found("BS115", message, None if serious else Severity.WARNING, one.path, details=details)
+        severity = None if serious else Severity.WARNING
+        yield found("BS115", message, severity, one.path, details=details, mendable=target is not None)
 
 
 def _root(path: str, facts: Facts) -> str:

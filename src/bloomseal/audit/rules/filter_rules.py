@@ -47,8 +47,10 @@ def check_filters(line: Line) -> Iterator[Finding]:
     if full:
         worst = max(c.bloom.fpp or 0.0 for c in full if c.bloom)
         target = f"; the policy has {spec.fpp:g}" if spec else ""
-        sizes = {"num_bytes": min(c.bloom.num_bytes or 0 for c in full if c.bloom)}
-        yield line.finding("BS401", f"false positives at {worst:.2g}{target}", chunks=full, details=sizes)
+        smallest = min(c.bloom.num_bytes or 0 for c in full if c.bloom)
+        # Built as a policy has it that fixes the size, it would be as full again.
+        mendable = spec is None or not _fixed(spec, smallest)
+        yield line.finding("BS401", f"false positives at {worst:.2g}{target}", chunks=full, mendable=mendable)
     if (
         spec is not None
         and not is_of_index(line.file.path)
@@ -85,6 +87,12 @@ def check_sizes(files: Sequence[FileFacts], policies: Policies) -> Iterator[Find
 def _spec(policy: TablePolicy | None, column: str) -> FilterSpec | None:
     entry = own_entry(policy.columns, column) if policy is not None else None
     return entry.filter if entry is not None else None
+
+
+def _fixed(spec: FilterSpec, num_bytes: int) -> bool:
+    if spec.ndv is None and spec.num_bytes is None:
+        return False
+    return spec.build(np.zeros(0, np.uint64)).num_bytes <= num_bytes
 
 
 def _overfull(fpp: float | None, ndv: int | None, num_bytes: int | None, spec: FilterSpec | None) -> bool:

@@ -1,4 +1,4 @@
-"""A finding: a rule, a place, what was seen there, and the command that mends it."""
+"""A finding: a rule, a place, what was seen there, and the remedy of its rule in its table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-__all__ = ["Finding", "Rule", "Severity"]
+__all__ = ["Finding", "Remedy", "Rule", "Severity"]
 
 
 class Severity(IntEnum):
@@ -38,7 +38,7 @@ class Rule:
         title: what is wrong, in a sentence.
         severity: the usual one. A finding may differ where `levels` says when.
         why: why it matters.
-        fix: the command that mends it, a template over the values of `mending`; empty where no command does.
+        fix: the command that mends it, a template over the values of `remedies`; empty where no command does.
         orc_fix: the same for ORC files.
         needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``,
             ``--deep``.
@@ -59,6 +59,19 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """What mends the findings of a rule in a table.
+
+    Attributes:
+        command: run as it stands, it removes them. Empty where there is none.
+        advice: what a person does instead, or before.
+    """
+
+    command: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding.
 
@@ -67,10 +80,9 @@ class Finding:
         severity: how bad it is here.
         message: what was seen. Never a key, never a value.
         file, column, row_groups: the place; None and () where it is wider.
-        fix: the command that mends it, here: run as it stands, it removes the finding. Empty where there is none.
-        advice: what a person does instead, or before.
-        details: what the command is made of, beside the place.
+        details: what the remedy is made of, beside the place.
         mendable: a command can mend it here, if the rule has one.
+        remedy: of the rule, in this table.
     """
 
     rule: Rule
@@ -79,10 +91,18 @@ class Finding:
     file: str | None = None
     column: str | None = None
     row_groups: tuple[int, ...] = ()
-    fix: str = ""
-    advice: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     mendable: bool = field(default=True, repr=False, compare=False)
+    remedy: Remedy = field(default=Remedy(), repr=False)
+
+    @property
+    def fix(self) -> str:
+        """The remedy's command."""
+        return self.remedy.command
+
+    @property
+    def advice(self) -> str:
+        return self.remedy.advice
 
     @property
     def mend(self) -> str:

@@ -1,4 +1,4 @@
-"""What rules judge and what they make: the facts, the chunks that are alike, a finding with its command filled in."""
+"""What rules judge and what they make: the facts, the chunks that are alike, a finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..facts.places import Places
 from ..facts.policies import Policies
 from .catalogue import RULES
 from .findings import Finding, Severity
-from .means import Means
+from .remedies import KeyArguments
 
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces
@@ -37,7 +37,7 @@ class Facts:
         nonces: what the nonce check saw; None without it.
         now: the moment that ages are counted to.
         beside: what lies beside the tables and is no part of them.
-        means: how a command line reaches the keys.
+        keys: how a command line reaches them.
         indexes: the sealed indexes of the tables.
     """
 
@@ -48,7 +48,7 @@ class Facts:
     nonces: Nonces | None
     now: datetime
     beside: Sequence[Leftover] = ()
-    means: Means = field(default_factory=Means)
+    keys: KeyArguments = field(default_factory=KeyArguments)
     indexes: Sequence[IndexSeen] = ()
 
     @cached_property
@@ -122,11 +122,11 @@ class Line:
         severity: Severity | None = None,
         *,
         chunks: list[ChunkFacts] | None = None,
-        details: Mapping[str, Any] | None = None,
+        mendable: bool = True,
     ) -> Finding:
-        """A finding here; `details` are for its command."""
+        """A finding here."""
         groups = tuple(chunk.row_group for chunk in (self.chunks if chunks is None else chunks))
-        return found(rule, message, severity, self.file.path, self.column, groups, details)
+        return found(rule, message, severity, self.file.path, self.column, groups, mendable=mendable)
 
 
 def found(
@@ -140,7 +140,7 @@ def found(
     *,
     mendable: bool = True,
 ) -> Finding:
-    """A finding; its command is filled in when all are there (`mending.mended`)."""
+    """A finding; its remedy is made when all are there (`remedies.with_remedies`)."""
     kept = RULES[rule]
     return Finding(
         kept,

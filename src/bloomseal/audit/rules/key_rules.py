@@ -130,14 +130,17 @@ def _check_key(
     column = None if footer else next(iter(columns), None)
     what = "the footer's key" if footer else "its key"
 
-    def here(rule: str, message: str, severity: Severity | None = None, at: str | None = column) -> Finding:
-        details = {"old": key.master_key, "version": key.version, "current": key.current, "state": key.state}
-        return found(rule, message, severity, file.path, at, (), details)
+    def here(
+        rule: str, message: str, severity: Severity | None = None, at: str | None = column, *, mendable: bool = True
+    ) -> Finding:
+        details = {"old": key.master_key, "version": key.version, "current": key.current}
+        return found(rule, message, severity, file.path, at, (), details, mendable=mendable)
 
     if key.material == "external" and key.master_key is None:
         yield here("BS315", f"{what} {key.key_id}: {key.problem}")
     if key.state in _STATES:
-        yield here("BS302", f"{what} is under master key {key.master_key}, which is {key.state}", _STATES[key.state])
+        message = f"{what} is under master key {key.master_key}, which is {key.state}"
+        yield here("BS302", message, _STATES[key.state], mendable=key.state == "disabled")
     if key.kms_url is not None and (policy is None or key.kms_url not in policy.allowed_kms_urls):
         severity = Severity.INFO if policy is None else None
         yield here("BS312", f"the file names the KMS {key.kms_url[:200]!r}", severity)
@@ -153,9 +156,8 @@ def _check_key(
             if own is not None:
                 yield from _expected(key, own, _previous(policy, name), here, name)
             elif not footer:
-                yield here(
-                    "BS303", f"under master key {key.master_key}, where the policy has none", Severity.WARNING, name
-                )
+                message = f"under master key {key.master_key}, where the policy has none"
+                yield here("BS303", message, Severity.WARNING, name, mendable=False)
     age = policy.max_key_age
     if age is not None and key.version_since is not None and facts.now - key.version_since > age:
         since = key.version_since.date().isoformat()

@@ -17,7 +17,7 @@ from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
-from ...audit.rules.means import Means
+from ...audit.rules.remedies import KeyArguments
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
@@ -104,7 +104,9 @@ def looked(
     with described(spark, f"audit {os.fspath(path)}"):
         seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
     files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
-    report = judged(files, places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms))
+    report = judged(
+        files, places, Policies(chosen), with_keys=with_keys, now=now, arguments=KeyArguments.of(chosen.kms)
+    )
     return report, places, chosen
 
 

@@ -1,0 +1,331 @@
+"""What mends the findings of a rule in a table: one command, which removes them as it stands, with the keys, the
+policy's values and full paths. Where no command is sure to, advice for a person.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Final
+
+from ...core.columns import in_tables, own_entry
+from ...core.encryption import Algorithm
+from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
+from ...keytools import Keyring, KeyTools
+from ...keytools.pinned import PinnedKeys
+from ...policy import TablePolicy
+from ...sbbf import FilterSpec
+from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
+from ...storage.logs.snapshot import location
+from ..facts.files.file import FileFacts
+from .findings import Finding, Remedy
+
+if TYPE_CHECKING:
+    from .judged import Facts
+
+__all__ = ["KeyArguments", "with_remedies"]
+
+_MOST_FILES: Final = 50
+"""More are not named on a command line: their folder is."""
+_KEYRING: Final = "keyring:"
+_ONE_FILE: Final = "bloomseal attach"
+_FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
+
+_MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
+_ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
+_INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
+
+
+@dataclass(frozen=True)
+class KeyArguments:
+    """How a command line reaches the keys.
+
+    Attributes:
+        options: the options that name them; None where no command line leads to these keys.
+        keyring: the keyring's path, where they come from one.
+    """
+
+    options: tuple[str, ...] | None = None
+    keyring: str | None = None
+
+    @classmethod
+    def of(cls, keys: Any) -> KeyArguments:
+        """As far as the keys themselves tell: a keyring's do, and a KMS that is named by its URI."""
+        keys = keys.tools if isinstance(keys, PinnedKeys) else keys
+        keys = keys.kms if isinstance(keys, KeyTools) else keys
+        if isinstance(keys, str) and not keys.startswith(_KEYRING):
+            return cls(("--kms", keys))
+        path = keys.path if isinstance(keys, Keyring) else str(keys or "").removeprefix(_KEYRING)
+        if not path or not isinstance(keys, Keyring | str) or "?" in str(path):
+            return cls()
+        return cls.said(["--keyring", os.path.abspath(path)])  # noqa: PTH100
+
+    @classmethod
+    def said(cls, options: Sequence[str]) -> KeyArguments:
+        """As the options of a command line have it; none at all lead to no keys."""
+        keyring = options[options.index("--keyring") + 1] if "--keyring" in options[:-1] else None
+        return cls(tuple(options) or None, keyring)
+
+
+def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+    """The findings, each with the remedy of its rule in its table."""
+    names = [_group_of(one, facts) for one in findings]
+    groups: dict[Hashable, list[Finding]] = {}
+    for name, one in zip(names, findings, strict=True):
+        groups.setdefault(name, []).append(one)
+    remedies = {name: _remedy(group, facts) for name, group in groups.items()}
+    return [replace(one, remedy=remedies[name]) for name, one in zip(names, findings, strict=True)]
+
+
+def _group_of(finding: Finding, facts: Facts) -> Hashable:
+    """Findings that one remedy is for: of a rule, in files of a table that commands treat alike."""
+    path = finding.file or ""
+    file = facts.by_path.get(path)
+    kind = None if file is None else (file.is_orc, file.algorithm is None)
+    table = facts.places.roots.get(path) or path
+    return finding.rule.id, table, kind, is_of_index(path), finding.mendable, finding.details.get("advice")
+
+
+def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
+    group, rule = _Group(findings, facts), findings[0].rule
+    template = rule.orc_fix if group.orc else rule.fix
+    of_index = is_of_index(findings[0].file or "")
+    if of_index and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
+        return Remedy("", _INDEX)
+    advice = str(findings[0].details.get("advice") or rule.advice.format_map(group.in_words()))
+    if group.orc and not template:
+        return Remedy("", advice or _ORC)
+    if template and findings[0].mendable:
+        try:
+            return Remedy(group.command(template), advice)
+        except _UnsaidError:
+            pass
+    return Remedy("", advice or _MISSING)
+
+
+class _UnsaidError(Exception):
+    """No command line says it."""
+
+
+class _Group:
+    """The findings of a remedy, and the values of a command's placeholders: a method each, of the same name."""
+
+    def __init__(self, findings: Sequence[Finding], facts: Facts) -> None:
+        first = findings[0].file
+        named = (path for one in findings for path in one.details.get("files") or (one.file,) if path)
+        self.paths = list(dict.fromkeys(named))
+        self._findings, self._facts = findings, facts
+        self._files = [facts.by_path[path] for path in self.paths if path in facts.by_path]
+        self._root = facts.places.roots.get(first or "")
+        self._given = facts.policies.of(first) if first else None
+        self.orc = bool(self._files) and self._files[0].is_orc
+        self._plain = bool(self._files) and self._files[0].algorithm is None
+        self._keys = facts.keys
+        if self._keys.options is None and self._given is not None:
+            self._keys = KeyArguments.of(self._given.kms)
+
+    def command(self, template: str) -> str:
+        """Raises _UnsaidError: a value can't be said."""
+        names = [name for _, name, _, _ in Formatter().parse(template) if name]
+        values = {name: getattr(self, name)() for name in names}
+        command = template.format_map(values)
+        if command.startswith(_ONE_FILE) and 1 < len(self.paths) <= _MOST_FILES:
+            # The one command of them that takes a single place.
+            each = [template.format_map(values | {"files": self._quoted(ref)}) for ref in self._refs()]
+            command = " && ".join(each)
+        return " ".join(command.split(" ")).strip()
+
+    def in_words(self) -> dict[str, str]:
+        """The place, in advice."""
+        columns = list(dict.fromkeys(one.column for one in self._findings if one.column))
+        more = f" and {len(self.paths) - 1} other files" if len(self.paths) > 1 else ""
+        return {
+            "file": f"{self.paths[0]}{more}" if self.paths else "the file",
+            "column": ", ".join(columns) or "the column",
+        }
+
+    # Files
+
+    def files(self) -> str:
+        if self._root is not None and len(self.paths) > _MOST_FILES:
+            return self._quoted(FileRef(self._root, self._refs()[0].filesystem))
+        return " ".join(map(self._quoted, self._refs()))
+
+    def _refs(self) -> list[FileRef]:
+        if len(self._files) == len(self.paths):
+            return [file.ref for file in self._files]
+        if self._facts.remote:
+            raise _UnsaidError
+        return [FileRef(path) for path in self.paths]
+
+    def drop(self) -> str:
+        """Drops the sealed index that a file is of."""
+        (ref, *_) = self._refs()
+        table = self._quoted(FileRef(ref.path.partition(f"/{INDEX_FOLDER}/")[0], ref.filesystem))
+        columns = dict.fromkeys(one.column or "" for one in self._findings)
+        return " && ".join(f"bloomseal index drop {table} --column {shlex.quote(name)}" for name in columns)
+
+    @staticmethod
+    def _quoted(ref: FileRef) -> str:
+        """A full path, or the URI of a remote one."""
+        if ref.filesystem is None:
+            return shlex.quote(os.path.abspath(ref.path))  # noqa: PTH100
+        try:
+            return shlex.quote(location(ref))
+        except BloomsealError:
+            raise _UnsaidError from None
+
+    # Keys
+
+    def opening(self) -> str:
+        """The options that open the files as they are."""
+        return "--allow-plaintext" if self._plain else shlex.join(self._opening())
+
+    def _opening(self) -> list[str]:
+        options = self._key_options()
+        if self.orc or any(file.algorithm == "AES_GCM_CTR_V1" for file in self._files):
+            options.append("--allow-ctr")
+        if any(file.aad_prefix == "supplied" for file in self._files):
+            prefixes = set(map(self._prefix_of, self._files))
+            options += ["--aad-prefix", prefixes.pop()] if len(prefixes) == 1 else self._by_policy()
+        return options
+
+    def _key_options(self) -> list[str]:
+        if self._keys.options is None:
+            raise _UnsaidError
+        return list(self._keys.options)
+
+    def moves(self) -> str:
+        """From one master key to another. Not where the old one lawfully stands at another place of a file."""
+        policy, moves = self._policy, dict[str, None]()
+        lawful = {policy.master_key(name) for file in self._files for name, _ in file.leaves} | {policy.footer_key}
+        for one in self._findings:
+            old, wanted = one.details["old"], policy.master_key(one.column) if one.column else policy.footer_key
+            if wanted is None or old in lawful:
+                raise _UnsaidError
+            moves[f"--from {shlex.quote(old)} --to {shlex.quote(wanted)}"] = None
+        return " ".join(moves)
+
+    def rotate(self) -> str:
+        """Makes a new version of each master key whose current one a file is under."""
+        due = (one.details for one in self._findings if one.details["current"] in (None, one.details["version"]))
+        return "".join(f"{command} && " for command in self._keyring("rotate", (one["old"] for one in due)))
+
+    def enable(self) -> str:
+        return " && ".join(self._keyring("enable", (one.details["old"] for one in self._findings)))
+
+    def _keyring(self, verb: str, keys: Iterable[str]) -> list[str]:
+        named = sorted(set(keys))
+        if named and self._keys.keyring is None:
+            raise _UnsaidError
+        return [shlex.join(["bloomseal", "keyring", verb, key, *self._key_options()]) for key in named]
+
+    # The policy
+
+    @property
+    def _policy(self) -> TablePolicy:
+        if self._given is None:
+            raise _UnsaidError
+        return self._given
+
+    def _by_policy(self) -> list[str]:
+        policy = self._policy
+        if policy.origin is None:
+            raise _UnsaidError
+        options = ["--policy", os.path.abspath(policy.origin.path), "--table", policy.name]  # noqa: PTH100
+        root = policy.root or self._root
+        if root is not None and policy.aad_prefix is not None and "{path}" in policy.aad_prefix:
+            options += ["--table-root", os.path.abspath(root)]  # noqa: PTH100
+        return options
+
+    def _prefix_of(self, file: FileFacts) -> str:
+        """The AAD prefix that the policy wants."""
+        try:
+            prefix = self._policy.prefix(file.ref)
+        except BloomsealError:
+            prefix = None
+        if prefix is None:
+            raise _UnsaidError
+        return prefix
+
+    def prefix(self) -> str:
+        return shlex.join(self._new_prefix())
+
+    def _new_prefix(self) -> list[str]:
+        prefixes = set(map(self._prefix_of, self._files))
+        if len(prefixes) != 1:
+            raise _UnsaidError  # a command for each file
+        return ["--new-aad-prefix", *prefixes, *([] if self._policy.store_aad_prefix else ["--no-store-aad-prefix"])]
+
+    def bits(self) -> str:
+        return str(self._policy.key_bits)
+
+    def filters(self) -> str:
+        """Each column's filter, with the policy's settings."""
+        given = self._given.columns if self._given is not None else {}
+        told = []
+        for column in dict.fromkeys(one.column for one in self._findings):
+            if column is None or any(column in file.unbelieved for file in self._files):
+                raise _UnsaidError
+            entry = own_entry(given, column)
+            told.append(f"--bloom-filter {shlex.quote(_filter_text(column, entry.filter if entry else None))}")
+        return " ".join(told)
+
+    def rebuild(self) -> str:
+        """Builds a filter anew without asking the old one."""
+        return "attach" if self._plain else "rekey --restart"
+
+    def verb(self) -> str:
+        return "seal" if self._plain else "rekey --restart"
+
+    def sealing(self) -> str:
+        """The options that seal the files as the policy has it, and leave no column open that is sealed now."""
+        if self._plain:
+            return shlex.join([*self._by_policy(), *(self._keys.options or ())])
+        policy = self._policy
+        options = [*self._opening(), "--footer-key", policy.footer_key]
+        for name, key in self._column_keys().items():
+            options += ["--column-key", f"{name}={key}"]
+        options += ["--complete"] if policy.complete else []
+        options.append("--plaintext-footer" if policy.plaintext_footer else "--encrypted-footer")
+        options += ["--algorithm", policy.algorithm.value] if policy.algorithm is not Algorithm.AES_GCM_V1 else []
+        options += ["--key-bits", str(policy.key_bits)] if policy.key_bits != 128 else []
+        options += [] if policy.internal else ["--material", "external"]
+        options += self._new_prefix() if policy.aad_prefix is not None else []
+        present = {in_tables(name) for file in self._files for name, _ in file.leaves}
+        for name, entry in policy.columns.items():
+            if entry.filter is not None and in_tables(name) in present:
+                options += ["--bloom-filter", _filter_text(name, entry.filter)]
+        return shlex.join(options)
+
+    def _column_keys(self) -> dict[str, str]:
+        """Column → master key, for the columns that get one of their own."""
+        policy, wanted = self._policy, dict[str, str]()
+        own = any(column.key is not None for column in policy.columns.values())
+        for file in self._files:
+            sealed = {file.leaves[chunk.leaf][0]: file.keys[chunk.key] for chunk in file.chunks if chunk.protection}
+            for name, _ in file.leaves:
+                key = policy.master_key(name)
+                if key is None and name in sealed and (key := sealed[name].master_key) is None:
+                    raise _UnsaidError
+                if key is None or (key == policy.footer_key and (policy.complete or not own)):
+                    continue
+                if "=" in name or wanted.setdefault(name, key) != key:
+                    raise _UnsaidError
+        if not any(file.leaves for file in self._files):
+            raise _UnsaidError
+        return wanted
+
+
+def _filter_text(column: str, spec: FilterSpec | None) -> str:
+    """As ``--bloom-filter`` takes it. A column with a colon in its name needs a setting behind it."""
+    spec = spec or FilterSpec()
+    settings = [f"fpp={spec.fpp!r}"] if spec.fpp != FilterSpec().fpp or ":" in column else []
+    settings += [f"{name}={value}" for name in ("ndv", "num_bytes") if (value := getattr(spec, name)) is not None]
+    settings += [f"max_bytes={spec.max_bytes}"] if spec.max_bytes != FilterSpec().max_bytes else []
+    settings += ["hide_size"] if spec.hide_size else []
+    return ":".join([column, ",".join(settings)]) if settings else column
