@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +13,35 @@ import pyarrow.parquet as pq
 
 from ..core.errors import FormatError, UsageError
 from ..core.storage.source import refusal
-from .since import KeyChanges, by_key
 
-__all__ = ["Changes", "compare", "load_inventory"]
+__all__ = ["Changes", "KeyChanges", "compare", "load_inventory"]
 
 Version = tuple[str, str | None]
 """A master key and its version."""
+
+
+@dataclass
+class KeyChanges:
+    """The files under one master key.
+
+    Attributes:
+        master_key: its name.
+        newest: its newest version; None where versions can't be ordered, as without the KMS where they are no numbers.
+        known: the KMS itself said which version is the current one; else `newest` is the newest that some file is
+            under.
+        rotated: files that were under an older version, and are under none of these now.
+        current: files that were under no older version, and are under none.
+        missed: files under an older version, as before.
+        unknown: files whose version can't be told, or of two the newer one.
+    """
+
+    master_key: str
+    newest: str | None = None
+    known: bool = False
+    rotated: list[str] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -60,12 +85,14 @@ class Changes:
                 {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
             ],
             "retired": [{"master_key": key, "version": version} for key, version in self.retired],
-            "keys": [key.to_dict() for key in self.keys],
+            "keys": [asdict(key) for key in self.keys],
         }
 
 
 @dataclass
 class _File:
+    """What an inventory has of one file."""
+
     versions: set[Version] = field(default_factory=set)
     data_keys: set[str] = field(default_factory=set)
     encrypted: bool = False
@@ -92,15 +119,22 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
 
 def compare(old: pa.Table, new: pa.Table) -> Changes:
     """The files that were rotated or missed between two inventories, and the versions that are still needed."""
-    before, after = _files(old), _files(new)
-    keys = by_key(old, new)
+    before, _ = _read(old)
+    after, current = _read(new)
+    keys = _by_key(before, after, current)
     # As they were, and rightly so: only where a newer version could have shown.
     proven = [key for key in keys if key.known or key.rotated or key.missed]
     kept = {path for key in proven for path in key.current} - {
         path for key in keys for path in (*key.missed, *key.unknown, *([] if key in proven else key.current))
     }
+    needed = Counter(version for file in after.values() for version in file.versions)
+    known = {version for file in before.values() for version in file.versions}
     changes = Changes(
-        keys=keys, added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys())
+        added=sorted(after.keys() - before.keys()),
+        removed=sorted(before.keys() - after.keys()),
+        needed={version: needed[version] for version in sorted(needed, key=_by_name)},
+        retired=sorted(known - needed.keys(), key=_by_name),
+        keys=keys,
     )
     for path in sorted(before.keys() & after.keys()):
         was, now = before[path], after[path]
@@ -117,40 +151,78 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
                 changes.partly.append(path)
             elif not fresh:
                 (changes.current if path in kept else changes.missed).append(path)
-    for file in after.values():
-        for version in file.versions:
-            changes.needed[version] = changes.needed.get(version, 0) + 1
-    known = set().union(*(file.versions for file in before.values())) if before else set()
-    ordered = sorted(changes.needed.items(), key=lambda item: _by_name(item[0]))
-    changes.needed.clear()
-    changes.needed.update(ordered)
-    changes.retired.extend(sorted(known - changes.needed.keys(), key=_by_name))
     return changes
 
 
-def _files(table: pa.Table) -> dict[str, _File]:
+def _by_key(before: Mapping[str, _File], after: Mapping[str, _File], current: Mapping[str, str]) -> list[KeyChanges]:
+    """The changes of the files that both inventories have, key by key, in order of the names.
+
+    Without the KMS's word, and with one version alone in sight, nobody knows whether a rotation was due: files that are
+    as they were are then *current* only as far as was seen (`KeyChanges.known` is false).
+    """
+    both = {path for path, file in before.items() if file.versions and path in after and after[path].versions}
+    under: dict[str, dict[str, tuple[set[str | None], set[str | None]]]] = defaultdict(dict)
+    seen: dict[str, set[str | None]] = defaultdict(set)
+    for which, files in enumerate((before, after)):
+        for path, file in files.items():
+            for key, version in file.versions:
+                seen[key].add(version)
+                if path in both:
+                    under[key].setdefault(path, (set(), set()))[which].add(version)
+    found = []
+    for key in sorted(seen):
+        changes = KeyChanges(key, current.get(key) or _newest(seen[key]), key in current)
+        for path, (was, now) in sorted(under[key].items()):
+            _put(changes, path, was, now)
+        found.append(changes)
+    return found
+
+
+def _put(changes: KeyChanges, path: str, was: set[str | None], now: set[str | None]) -> None:
+    if changes.newest is None or None in was | now:
+        changes.unknown.append(path)
+    elif now - {changes.newest}:
+        changes.missed.append(path)
+    elif was - {changes.newest}:
+        changes.rotated.append(path)
+    else:
+        changes.current.append(path)
+
+
+def _newest(versions: set[str | None]) -> str | None:
+    """The greatest of numbers; of other names, the only one."""
+    numbers = [one for one in versions if one is not None and one.isascii() and one.isdigit()]
+    if len(numbers) == len(versions):
+        return max(numbers, key=int, default=None)
+    return next(iter(versions)) if len(versions) == 1 else None
+
+
+def _read(table: pa.Table) -> tuple[dict[str, _File], dict[str, str]]:
+    """The files of an inventory; and master key → the version that the KMS called current."""
     names = [
         "file", "footer", "footer_verified", "algorithm", "error", "column", "protection", "material", "master_key", "key_version", "data_key",
         "footer_material", "footer_master_key", "footer_key_version", "footer_data_key", "chunk_error",
     ]  # fmt: skip
     if missing := [name for name in names if name not in table.column_names]:
         raise UsageError(f"the inventory lacks {', '.join(missing)}", hint="make it again with bloomseal audit")
+    # An older version's does not tell what was current.
+    names += [name for name in ("current_version", "footer_current_version") if name in table.column_names]
     plain = table.select(names).cast(pa.schema([(name, pa.string()) for name in names])).unify_dictionaries()
-    distinct = plain.group_by(names).aggregate([])
     files: dict[str, _File] = {}
-    for row in distinct.to_pylist():
+    current: dict[str, str] = {}
+    for row in plain.group_by(names).aggregate([]).to_pylist():
         file = files.setdefault(row["file"], _File())
         if row["error"] is not None or row["chunk_error"] is not None:
             file.doubt = row["error"] or row["chunk_error"]
         if row["algorithm"] is None:
             continue
         file.encrypted = True
-        _key(file, row, "footer_", "footer")
+        _key(file, row, current, "footer_", "footer")
         if row["column"] is None and row["footer"] == "encrypted" and row["footer_verified"] != "true":
             file.doubt = file.doubt or "its columns' keys are inside the encrypted footer"
         if row["protection"] == "column key":
-            _key(file, row, "", f"column {row['column']}")
-    return files
+            _key(file, row, current, "", f"column {row['column']}")
+    return files, current
 
 
 def _fresh(was: _File, now: _File) -> bool:
@@ -161,12 +233,14 @@ def _fresh(was: _File, now: _File) -> bool:
     return bool(before and after) and before.isdisjoint(after)
 
 
-def _key(file: _File, row: dict[str, Any], prefix: str, what: str) -> None:
+def _key(file: _File, row: dict[str, Any], current: dict[str, str], prefix: str, what: str) -> None:
     if row[f"{prefix}data_key"] is not None:
         file.data_keys.add(row[f"{prefix}data_key"])
     master = row[f"{prefix}master_key"]
     if master is not None:
         file.versions.add((master, row[f"{prefix}key_version"]))
+        if row.get(f"{prefix}current_version") is not None:
+            current[master] = row[f"{prefix}current_version"]
     elif row[f"{prefix}material"] == "external":
         file.doubt = file.doubt or f"the key material of the {what} is missing"
     elif row[f"{prefix}material"] in ("opaque", "none"):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ _CLASSES: Final = {
     "s": " ",
 }
 _LONGEST: Final = 256
+_PORTION: Final = 65_536
 _SPECIAL: Final = ".^$*+?()|"
 
 
@@ -47,7 +49,7 @@ class Pattern:
     @property
     def total(self) -> int:
         """The number of texts that the pattern stands for."""
-        return sum(_count(shape) for shape in self._shapes)
+        return sum(math.prod(map(len, shape)) for shape in self._shapes)
 
     def sample(self, most: int) -> Iterator[list[str]]:
         """At most `most` of the texts, evenly spread over all of them in their order; all where there are no more. In
@@ -56,49 +58,28 @@ class Pattern:
         total = self.total
         wanted = min(most, total)
         # Indexes i·total/wanted, shape by shape.
-        done, before = 0, 0
+        done = before = 0
         for shape in self._shapes:
-            size = _count(shape)
-            upto = -(-(before + size) * wanted // total)
-            upto = min(upto, wanted)
-            while done < upto:
-                portion = range(done, min(upto, done + 65536))
-                indexes = [number * total // wanted - before for number in portion]
-                inside = [index for index in indexes if 0 <= index < size]
-                yield _texts(shape, inside)
-                done = portion.stop
-            before += size
-
-
-def _count(shape: list[str]) -> int:
-    total = 1
-    for alphabet in shape:
-        total *= len(alphabet)
-    return total
+            end = before + math.prod(map(len, shape))
+            upto = -(-end * wanted // total)
+            for start in range(done, upto, _PORTION):
+                numbers = range(start, min(start + _PORTION, upto))
+                yield _texts(shape, [number * total // wanted - before for number in numbers])
+            done, before = max(done, upto), end
 
 
 def _texts(shape: list[str], indexes: list[int]) -> list[str]:
-    if not indexes:
-        return []
-    if not shape:
+    """The texts of these numbers, which count with a digit for each place. There may be more than 64 bits hold."""
+    if not (shape and indexes):
         return [""] * len(indexes)
-    if _count(shape) < 1 << 62:
-        rest: npt.NDArray[np.int64] = np.array(indexes, dtype=np.int64)
-        columns = []
-        for alphabet in reversed(shape):
-            letters = np.array(list(alphabet), dtype="U1")
-            columns.append(letters[rest % len(alphabet)])
-            rest = rest // len(alphabet)
-        joined = np.stack(columns[::-1], axis=1)
-        return [str(text) for text in joined.view(f"U{len(shape)}").ravel()]
-    out = []
-    for index in indexes:
-        letters_of = []
-        for alphabet in reversed(shape):
-            index, place = divmod(index, len(alphabet))
-            letters_of.append(alphabet[place])
-        out.append("".join(reversed(letters_of)))
-    return out
+    rest: npt.NDArray[Any] = np.array(indexes, dtype=np.int64 if math.prod(map(len, shape)) < 1 << 62 else object)
+    columns = []
+    for alphabet in reversed(shape):
+        letters = np.array(list(alphabet), dtype="U1")
+        columns.append(letters[(rest % len(alphabet)).astype(np.int64)])
+        rest = rest // len(alphabet)
+    texts: list[str] = np.stack(columns[::-1], axis=1).view(f"U{len(shape)}").ravel().tolist()
+    return texts
 
 
 def _parse(text: str) -> Iterator[tuple[str, int, int]]:
