@@ -456,8 +456,8 @@ def test_key_material_that_is_not_the_files(lab: Lab) -> None:
 def test_a_writer_that_may_still_hold_a_key(lab: Lab) -> None:
     answer = ask(lab, after=600)
     assert answer.answer == "unknown"
-    assert answer.wait_until is not None
-    assert f"{answer.wait_until:%Y-%m-%d %H:%M:%S}" in str(answer.reasons[0])
+    assert answer.question.wait_until is not None
+    assert f"{answer.question.wait_until:%Y-%m-%d %H:%M:%S}" in str(answer.reasons[0])
     assert ask(lab, after=None).answer == "unknown"  # by default the cache lifetime of the key tools
 
 

@@ -6,8 +6,8 @@ from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .destruction.answer import Destruction as Destruction
-    from .destruction.answer import Reason as Reason
     from .destruction.look import may_destroy as may_destroy
+    from .destruction.question import Reason as Reason
     from .facts.inventory import inventory as inventory
     from .history import Changes as Changes
     from .history import compare as compare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
@@ -10,25 +9,28 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
 from .._version import __version__
-from ..audit.facts.inventory import keys_at_hand, look
+from ..audit import may_destroy
+from ..audit.destruction.question import named_version
+from ..audit.destruction.samples import attempts
+from ..audit.facts.inventory import keys_at_hand, look, tools_behind
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
+from ..audit.rendering.html import templates
 from ..audit.report import Report, judged
 from ..core.errors import BloomsealError, MissingFileError, PolicyError
 from ..core.storage.ref import FileRef
+from ..keytools import ExplicitKeys, KeyTools
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
-from ..storage.logs.snapshot import library
 from . import rotations as journal_room
 from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
@@ -36,12 +38,12 @@ from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
 from .claims import Observations
 from .columns import Look
-from .destruction import Certificate, certify, named_version
+from .destruction import Certificate
 from .keys import KeyVersion, key_versions
 from .leaks import ColumnLeak, leaks_of
 from .requirements import requirements_of
 from .uses import looked_into, unreadable, uses_of
-from .versions import ask, kms_of
+from .versions import ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -187,7 +189,8 @@ def gather(
         MissingFileError: there was no data file to look at.
     """
     _refuse_nothing(places)
-    kms = kms_of(keys)
+    tools = tools_behind(keys)
+    kms = tools.calls if isinstance(tools, KeyTools) else None
     # Of a policy file with many tables those count that files were seen of.
     named = set(report.inventory["table"].unique().to_pylist())
     tables = [one for one in policies.tables if one.name in named] or policies.tables
@@ -202,7 +205,7 @@ def gather(
     members: dict[str, Member] = {}
     rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
     certificates = _certificates(beside, paths, keys, key_policies, look or {})
-    members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
+    members |= {f"destruction/{number:03d}.json": _json(one.look.to_dict()) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     told = {
         "$schema": _SCHEMA,
@@ -278,8 +281,7 @@ def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: 
         folder, _ = Folder.of(out)
         with folder:
             folder.need_writable()
-    for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):
-        library(name, "report", functools.partial(import_module, module))
+    templates()
 
 
 def _refuse_nothing(places: Places) -> None:
@@ -353,22 +355,17 @@ def _rotations(
 def _certificates(
     beside: Beside, paths: Sequence[str], keys: Any, policies: Mapping[str, KeyPolicy], look: Mapping[str, Any]
 ) -> list[Certificate]:
-    kms = kms_of(keys)
     named = [named_version(text) for text in beside.destroyed]
+    # Where none are at hand, those of the policy's KMS are not wanted either.
+    keys = ExplicitKeys() if keys is None else keys
     samples = find_files(list(beside.samples)).files if beside.samples and named else ()
-    return [
-        certify(
-            key,
-            version,
-            [*paths, *(os.fspath(path) for path in beside.also)],
-            samples=samples,
-            kms=kms,
-            keys=keys,
-            dual_control=key in policies and policies[key].dual_control,
-            **look,
-        )
-        for key, version in named
-    ]
+    found = []
+    for key, version in named:
+        answer = may_destroy(key, version, list(paths), also=list(beside.also), keys=keys, **look)
+        tried = [one for ref in samples for one in attempts(ref, key, version, keys)]
+        dual = key in policies and policies[key].dual_control
+        found.append(Certificate(answer, tried, 2 if dual else 1))
+    return found
 
 
 def _json(told: Any) -> bytes:

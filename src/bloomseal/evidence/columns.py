@@ -95,9 +95,7 @@ class Look:
                     "sensitivity": policy.sensitivity(column).value if policy is not None else None,
                     "files": files,
                     "keys": [
-                        one.name
-                        for one in self.versions
-                        if any((use["table"], use["column"]) == place for use in one.uses)
+                        one.name for one in self.versions if any((use.table, use.column) == place for use in one.used)
                     ],
                     "findings": dict(sorted(found.get(place, Counter()).items())),
                 }

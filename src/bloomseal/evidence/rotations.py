@@ -133,7 +133,7 @@ def judged(
     rotation.remaining = {name: current[name].files for name in sorted(replaced) if name in current}
     # Files may number versions otherwise than the KMS does, whose names the journal has.
     told = {name: f"{count} files under {name}" for name, count in rotation.remaining.items()}
-    found = [text for name, text in told.items() if current[name].kms_problem is None]
+    found = [text for name, text in told.items() if current[name].key.problem is None]
     found += [f"{rotation.files[one]} files {one}" for one in ("unfinished", "failed") if one in rotation.files]
     found += ["the journal has no end"] if rotation.ended is None else []
     # A run over a few files says nothing of the others, whatever key those are under.

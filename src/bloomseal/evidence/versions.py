@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
 
-from ..audit.facts.inventory import tools_behind
 from ..core.errors import BloomsealError
-from ..keytools import KeyTools, KmsAccessError, MasterKeyFacts
+from ..keytools import KeyState, KmsAccessError, MasterKeyFacts, Problem, VersionFacts
 from ..keytools.kms.calls import KmsCalls
 
-__all__ = ["KeyAtKms", "VersionAtKms", "ask", "kms_of"]
-
-
-@dataclass(frozen=True)
-class VersionAtKms:
-    """One version. `state` is a `KeyState`'s value; `created` and `bits` None where the KMS does not tell."""
-
-    version: str
-    created: datetime | None = None
-    state: str | None = None
-    bits: int | None = None
+__all__ = ["KeyAtKms", "ask"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +24,15 @@ class KeyAtKms:
     """
 
     current: str | None
-    versions: tuple[VersionAtKms, ...]
+    versions: tuple[VersionFacts, ...]
     problem: str | None = None
-    unversioned: VersionAtKms | None = None
+    unversioned: VersionFacts | None = None
 
-    def of(self, version: str | None) -> VersionAtKms | None:
+    def of(self, version: str | None) -> VersionFacts | None:
         """What is known of a version; for None of the key, where it has no versions."""
         if version is None:
             return self.unversioned
         return next((one for one in self.versions if one.version == version), None)
-
-
-def kms_of(keys: Any) -> KmsCalls | None:
-    """Calls to the KMS behind a caller's keys; None where there is none."""
-    source = tools_behind(keys)
-    return source.calls if isinstance(source, KeyTools) else None
 
 
 def ask(kms: KmsCalls | None, master_key: str, named: Iterable[str]) -> KeyAtKms:
@@ -61,28 +42,29 @@ def ask(kms: KmsCalls | None, master_key: str, named: Iterable[str]) -> KeyAtKms
         kms: None where there is none.
         named: versions that files are under.
     """
-    seen = {version: VersionAtKms(version) for version in named}
     if kms is None:
-        return KeyAtKms(None, _ordered(seen), problem="no KMS was at hand")
+        return KeyAtKms(None, _ordered(named), problem="no KMS was at hand")
     try:
-        return _known(kms.describe(master_key), seen)
-    except KmsAccessError as error:
-        state = str(error.problem) if error.problem.value in ("disabled", "destroyed") else None
-        return KeyAtKms(None, _ordered({name: VersionAtKms(name, None, state) for name in seen}), problem=error.what)
+        return _known(kms.describe(master_key), set(named))
     except BloomsealError as error:
-        return KeyAtKms(None, _ordered(seen), problem=error.what)
+        problem = error.problem if isinstance(error, KmsAccessError) else None
+        state = KeyState(problem) if problem in (Problem.DISABLED, Problem.DESTROYED) else None
+        return KeyAtKms(None, _ordered(named, state), problem=error.what)
 
 
-def _known(told: MasterKeyFacts, seen: dict[str, VersionAtKms]) -> KeyAtKms:
-    alone = VersionAtKms("", told.rotated or told.created, told.state and told.state.value)
-    known = dict(seen)
+def _known(told: MasterKeyFacts, named: set[str]) -> KeyAtKms:
+    alone = VersionFacts("", False, created=told.rotated or told.created, state=told.state)
+    known = {name: VersionFacts(name, False) for name in named}
     if told.current is not None:
         known[told.current] = replace(alone, version=told.current)
-    for one in told.versions or ():
-        if one.state is not None:
-            known[one.version] = VersionAtKms(one.version, one.created, one.state.value, one.bits)
-    return KeyAtKms(told.current, _ordered(known), unversioned=alone if not known and told.state is not None else None)
+    known |= {one.version: one for one in told.versions or () if one.state is not None}
+    unversioned = alone if not known and told.state is not None else None
+    return KeyAtKms(told.current, _in_order(known.values()), unversioned=unversioned)
 
 
-def _ordered(versions: dict[str, VersionAtKms]) -> tuple[VersionAtKms, ...]:
-    return tuple(sorted(versions.values(), key=lambda one: (not one.version.isdigit(), len(one.version), one.version)))
+def _ordered(names: Iterable[str], state: KeyState | None = None) -> tuple[VersionFacts, ...]:
+    return _in_order(VersionFacts(name, False, state=state) for name in names)
+
+
+def _in_order(versions: Iterable[VersionFacts]) -> tuple[VersionFacts, ...]:
+    return tuple(sorted(versions, key=lambda one: (not one.version.isdigit(), len(one.version), one.version)))

@@ -13,7 +13,8 @@ from typing import Any, Final
 from ...core.errors import UsageError
 from ...keytools import Keyring
 from ...storage.places import open_source
-from .answer import ALL_VERSIONS, FORMAT
+from .answer import FORMAT
+from .question import ALL_VERSIONS
 
 __all__ = ["check_evidence"]
 

@@ -13,10 +13,9 @@ from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ..facts.files.file import FileFacts
 from ..facts.files.scan import Scanner
 from ..facts.keys import KeyFacts, SidecarView
-from .answer import Reason
-from .question import Question
+from .question import ALL_VERSIONS, Question, Reason
 
-__all__ = ["Examined", "Examiner", "file_of"]
+__all__ = ["Examined", "Examiner", "Work", "file_of"]
 
 
 @dataclass(slots=True)
@@ -24,20 +23,34 @@ class Examined:
     """What is left of a file once it was looked at: little, because there are many.
 
     Attributes:
+        place: the file.
         reasons: what stands against a *yes*.
         under: versions that its keys are under.
         keys: how many of them the KMS has tied to a version.
     """
 
-    reasons: tuple[Reason, ...] = ()
-    under: frozenset[str] = field(default_factory=frozenset)
+    place: str
+    reasons: list[Reason] = field(default_factory=list)
+    under: set[str] = field(default_factory=set)
     keys: int = 0
+
+    def doubt(self, what: str, column: str | None = None) -> None:
+        self.reasons.append(Reason("unknown", self.place, what, column))
 
 
 def file_of(sidecar: str) -> str:
     """The path of the data file that a sidecar stands beside."""
     folder, name = posixpath.split(sidecar)
     return posixpath.join(folder, name.removeprefix(MATERIAL_PREFIX).removesuffix(".json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A file to look at; `beside`: with the key material beside it. `orphan`: it is key material without its file."""
+
+    ref: FileRef
+    beside: bool = False
+    orphan: bool = False
 
 
 class Examiner:
@@ -50,100 +63,78 @@ class Examiner:
     def __init__(self, question: Question, scanner: Scanner) -> None:
         self._question = question
         self._scanner = scanner
-        self._sets: dict[frozenset[str], frozenset[str]] = {}
+        self._sets: dict[frozenset[str], set[str]] = {}
 
-    def file(self, ref: FileRef, *, beside: bool) -> Examined:
-        """A data file. Never raises for what is in it.
+    def examine(self, work: Work) -> Examined:
+        """Never raises for what is in a file."""
+        found = Examined(work.ref.path)
+        if work.orphan:  # whatever it is for may come back
+            self._entries(found, SidecarView(FileRef(file_of(work.ref.path), work.ref.filesystem)), None)
+        else:
+            self._file(found, self._scanner.scan(work.ref), work.beside)
+        found.reasons = list(dict.fromkeys(found.reasons))
+        found.under = self._sets.setdefault(frozenset(found.under), found.under)
+        return found
 
-        Args:
-            beside: also look at the key material beside it to which it does not refer.
-        """
-        facts = self._scanner.scan(ref)
-        seen = _Seen(self._question, facts.path)
+    def _file(self, found: Examined, facts: FileFacts, beside: bool) -> None:
         if facts.error is not None:
-            seen.doubt(facts.error)
+            found.doubt(facts.error)
         for error in dict.fromkeys(chunk.error for chunk in facts.chunks if chunk.error is not None):
-            seen.doubt(error)
+            found.doubt(error)
         if len(facts.keys) > 1 and not facts.footer_verified and facts.error is None:
-            seen.doubt("its footer could not be verified, so that nobody knows all of its keys")
+            found.doubt("its footer could not be verified, so that nobody knows all of its keys")
         for gap in facts.gaps or ():
-            seen.doubt(f"{gap}, which no module of the file covers: a file may be hidden there")
+            found.doubt(f"{gap}, which no module of the file covers: a file may be hidden there")
         url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
         first = 2 if facts.is_orc else 1
         for index, key in enumerate(facts.keys[first:], first):
-            seen.key(self._scanner, key, url, _column(facts, index))
-        sidecar = facts.sidecar or SidecarView(ref)
+            self._key(found, key, url, _column(facts, index))
+        sidecar = facts.sidecar or SidecarView(facts.ref)
         if beside or sidecar.used:
-            self._entries(seen, sidecar, url)
-        return self._done(seen)
+            self._entries(found, sidecar, url)
 
-    def orphan(self, ref: FileRef) -> Examined:
-        """Key material whose data file is not there: whatever it is for may come back."""
-        seen = _Seen(self._question, ref.path)
-        view = SidecarView(FileRef(file_of(ref.path), ref.filesystem))
-        self._entries(seen, view, None)
-        return self._done(seen)
-
-    def _entries(self, seen: _Seen, sidecar: SidecarView, url: str | None) -> None:
+    def _entries(self, found: Examined, sidecar: SidecarView, url: str | None) -> None:
+        """The key material beside a file to which it does not refer."""
         try:
             left = {name: text for name, text in sidecar.entries().items() if name not in sidecar.used}
         except BloomsealError as error:
-            seen.doubt(error.what)
+            found.doubt(error.what)
             return
         materials = []
         for name, text in left.items():
             try:
                 materials.append(KeyMaterial.from_json(text))
             except BloomsealError as error:
-                seen.doubt(f"{error.what}, in the entry {name[:100]!r} beside it")
+                found.doubt(f"{error.what}, in the entry {name[:100]!r} beside it")
         url = url or next((one.kms_instance_url for one in materials if one.kms_instance_url), None)
         for material in materials:
             facts = KeyFacts.of_material("external", None, material, self._scanner.kms, url)
-            seen.key(self._scanner, facts, url, None)
+            self._key(found, facts, url, None)
 
-    def _done(self, seen: _Seen) -> Examined:
-        under = frozenset(seen.under)
-        return Examined(tuple(dict.fromkeys(seen.reasons)), self._sets.setdefault(under, under), seen.tied)
-
-
-class _Seen:
-    """What was seen of one file so far."""
-
-    def __init__(self, question: Question, place: str) -> None:
-        self._question = question
-        self._place = place
-        self.reasons: list[Reason] = []
-        self.under: set[str] = set()
-        self.tied = 0
-
-    def doubt(self, what: str, column: str | None = None) -> None:
-        self.reasons.append(Reason("unknown", self._place, what, column))
-
-    def key(self, scanner: Scanner, key: KeyFacts, url: str | None, column: str | None) -> None:
+    def _key(self, found: Examined, key: KeyFacts, url: str | None, column: str | None) -> None:
         """One data key: the version that opens it counts, and the one that it claims as well."""
         if key.master_key is None:
-            self.doubt(_WITHOUT.get(key.material, key.problem or "its key material is missing"), column)
+            found.doubt(_WITHOUT.get(key.material, key.problem or "its key material is missing"), column)
             return
-        question, witness = self._question, scanner.kms.witness
+        question, kms = self._question, self._scanner.kms
         claimed = question.real._replace(key=key.master_key, version=key.version)
-        named = None if witness is None else witness.identify(key.master_key, key.version, key.kms_url or url)
+        named = kms.identify(key.master_key, key.version, key.kms_url or url)
         told = key.opened_by
         version = told or named or claimed
-        self.under.add(f"{version.key}:{'?' if version.version is None else version.version}")
-        self.tied += told is not None
-        as_asked = question.real._replace(key=question.master_key, version=question.version)
+        found.under.add(f"{version.key}:{'?' if version.version is None else version.version}")
+        found.keys += told is not None
+        asked = None if question.version == ALL_VERSIONS else question.version
+        as_asked = question.real._replace(key=question.master_key, version=asked)
         if claimed == as_asked or any(question.is_about(one) for one in (told, named, claimed) if one is not None):
-            self.reasons.append(
-                Reason("no", self._place, f"a key is under {_shown(version.key, version.version)}", column)
-            )
-            return
-        if told is None:
-            if witness is not None:  # that there is none stands against a yes as it is, once for all keys
-                self.doubt(f"a key that says it is under {_shown(key.master_key, key.version)}: {key.untold}", column)
+            what = f"a key is under {_shown(version.key, version.version)}"
+            found.reasons.append(Reason("no", found.place, what, column))
+        elif told is None:
+            if kms.is_witness:  # that there is none stands against a yes as it is, once for all keys
+                found.doubt(f"a key that says it is under {_shown(key.master_key, key.version)}: {key.untold}", column)
         elif told.key == question.real.key and told.version is None:
-            self.doubt(f"a key is under {told.key}, and the KMS does not tell under which version", column)
+            found.doubt(f"a key is under {told.key}, and the KMS does not tell under which version", column)
         elif key.problem is not None:
-            self.doubt(f"a key can't be had: {key.problem}", column)
+            found.doubt(f"a key can't be had: {key.problem}", column)
 
 
 _WITHOUT = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,31 +16,18 @@ from ...policy import Policy, TablePolicy
 from ..facts.inventory import keys_at_hand, scanner_for, tools_behind
 from ..facts.places import Places, Systems, find_files
 from ..facts.policies import Policies
-from .answer import ALL_VERSIONS, NOT_LOOKED_AT, Destruction, Reason
-from .examine import Examined, Examiner, file_of
-from .question import CACHE_LIFETIME, Question, ask
+from .answer import NOT_LOOKED_AT, Destruction
+from .examine import Examined, Examiner, Work, file_of
+from .question import CACHE_LIFETIME, Question, Reason, ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Work", "answered", "may_destroy"]
+__all__ = ["Examination", "asking", "may_destroy"]
 
 _ROUNDS: Final = 5
 Path = str | os.PathLike[str]
 Stamp = tuple[Any, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A file to look at; `beside`: with the key material beside it. `orphan`: it is key material without its file."""
-
-    ref: FileRef
-    beside: bool = False
-    orphan: bool = False
-
-    def by(self, examiner: Examiner) -> Examined:
-        """Look at it."""
-        return examiner.orphan(self.ref) if self.orphan else examiner.file(self.ref, beside=self.beside)
 
 
 def may_destroy(
@@ -81,115 +68,102 @@ def may_destroy(
     given = [*_listed(paths), *_listed(also)]
     if not _listed(paths):
         raise UsageError("no path is given", hint="a file, a folder or a table")
-    began = datetime.now(UTC)
-    after = CACHE_LIFETIME if after is None else after
     policies = Policies(policy, table)
     # Without a way to the KMS the answer is unknown, and says that none was asked.
     source = tools_behind(keys_at_hand(keys, policies, Places()))
-    tools = source if isinstance(source, KeyTools) else None
-    ask_now = functools.partial(ask, master_key, version, tools, after=after, now=began)
-    question = ask_now()
     scanner = scanner_for(source, policies, aad_prefix=aad_prefix, filters=False, witness=True)
-    examiner = Examiner(question, scanner)
-    return answered(
-        question,
-        ask_now,
-        given,
+    return Examination(
+        asking(master_key, version, source, after),
         lambda: find_files(given, filesystem=filesystem, history=True),
-        lambda work: (one.by(examiner) for one in work),
-        after=after,
-        began=began,
-        progress=progress,
-    )
+        lambda question, works: map(Examiner(question, scanner).examine, works),
+        progress,
+    ).answer(given)
 
 
-def answered(
-    question: Question,
-    again: Callable[[], Question],
-    given: Sequence[Path],
-    find: Callable[[], Places],
-    examine: Callable[[list[Work]], Iterable[Examined]],
-    *,
-    after: float,
-    began: datetime,
-    progress: Callable[[int, int], None] | None = None,
-) -> Destruction:
-    """The answer, wherever files are looked at.
+def asking(master_key: str, version: str | None, source: Any, after: float | None) -> Callable[[datetime], Question]:
+    """Asks the KMS behind the keys; arguments as of `may_destroy`."""
+    tools = source if isinstance(source, KeyTools) else None
+    seconds = CACHE_LIFETIME if after is None else after
+    return functools.partial(ask, master_key, version, tools, after=seconds)
+
+
+class Examination:
+    """A question put to all files of some places, wherever they are looked at, until nothing changes.
 
     Args:
-        again: asks the question anew, after the last file: who enabled the version meanwhile may have written since.
-        given: the places, for the answer.
-        find: lists them; called until two lists in a row are the same.
+        ask: the question as the KMS answers it now. It is asked again after the last file: who enabled the version
+            meanwhile may have written since.
+        find: lists the places; called until two lists in a row are the same.
         examine: looks at files, and answers in their order.
+        progress: called with files done and in all.
+
+    Raises:
+        UsageError: a key or a version that the KMS does not know.
     """
-    look = _Look()
-    places, still = look.until_still(find, examine, progress)
-    last = again()
-    reasons = [*question.reasons, *last.reasons]
-    if (last.real, last.fingerprints) != (question.real, question.fingerprints):
-        what = "the KMS has another key of this name than when the first file was looked at"
-        reasons.append(Reason("unknown", os.fspath(given[0]), what))
-    if not still:
-        reasons.append(
-            Reason("unknown", os.fspath(given[0]), "files came or changed each time that they were looked at")
-        )
-    reasons += [_placed(text) for text in (*places.unknown, *places.unsure)]
-    reasons += [Reason("unknown", place, "no file was found there") for place in places.empty]
-    reasons += look.reasons()
-    reasons.sort(key=lambda reason: reason.answer)
-    answer = reasons[0].answer if reasons else "yes"
-    return Destruction(
-        question.master_key,
-        ALL_VERSIONS if question.version is None else question.version,
-        answer,
-        tuple(dict.fromkeys(reasons)),
-        files=len({(id(ref.filesystem), ref.path) for ref in places.files}),
-        snapshots=places.versions,
-        sidecars=len(places.sidecars),
-        keys=sum(one.keys for one in look.seen()),
-        under=sorted(set().union(*{one.under for one in look.seen()})),
-        missing=places.missing,
-        looked_at=[os.fspath(path) for path in given],
-        began=began,
-        ended=datetime.now(UTC),
-        kms=question.kms,
-        keyring=question.keyring,
-        fingerprints=question.fingerprints,
-        after=after,
-        retired=last.retired,
-        wait_until=last.wait_until,
-        not_looked_at=(NOT_LOOKED_AT, *_unread(places)),
-    )
 
-
-def _unread(places: Places) -> list[str]:
-    if not places.unread:
-        return []
-    return [f"{len(places.unread)} files that are no Parquet, ORC or table metadata, {places.unread[0]} among them"]
-
-
-class _Look:
-    """All that was seen so far, each file with its stamp, and its sidecar's, from before it was opened."""
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        ask: Callable[[datetime], Question],
+        find: Callable[[], Places],
+        examine: Callable[[Question, list[Work]], Iterable[Examined]],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._began = datetime.now(UTC)
+        self._ask, self._find, self._progress = ask, find, progress
+        self._question = ask(self._began)
+        self._examine = functools.partial(examine, self._question)
         self._systems = Systems()
+        # Each file with its stamp, and its sidecar's, from before it was opened.
         self._done: dict[tuple[int, str], tuple[Stamp, Examined]] = {}
         self._gone: list[Reason] = []
 
-    def seen(self) -> Iterable[Examined]:
-        return (one for _, one in self._done.values())
+    def answer(self, given: Sequence[Path]) -> Destruction:
+        """Look at everything.
 
-    def reasons(self) -> list[Reason]:
-        return [*self._gone, *(reason for one in self.seen() for reason in one.reasons)]
+        Args:
+            given: the places, for the answer.
+        """
+        places, still = self._until_still()
+        last = self._ask(self._began)
+        seen = [examined for _, examined in self._done.values()]
+        reasons = sorted(
+            [
+                *self._question.reasons,
+                *last.reasons,
+                *(Reason("unknown", os.fspath(given[0]), what) for what in self._changes(last, still)),
+                *(_placed(text) for text in (*places.unknown, *places.unsure)),
+                *(Reason("unknown", place, "no file was found there") for place in places.empty),
+                *self._gone,
+                *(reason for one in seen for reason in one.reasons),
+            ],
+            key=lambda reason: reason.answer,
+        )
+        return Destruction(
+            last,
+            reasons[0].answer if reasons else "yes",
+            tuple(dict.fromkeys(reasons)),
+            files=len({(id(ref.filesystem), ref.path) for ref in places.files}),
+            snapshots=places.versions,
+            sidecars=len(places.sidecars),
+            keys=sum(one.keys for one in seen),
+            under=sorted({version for one in seen for version in one.under}),
+            missing=places.missing,
+            looked_at=[os.fspath(path) for path in given],
+            not_looked_at=(NOT_LOOKED_AT, *_unread(places)),
+            began=self._began,
+            ended=datetime.now(UTC),
+        )
 
-    def until_still(
-        self,
-        find: Callable[[], Places],
-        examine: Callable[[list[Work]], Iterable[Examined]],
-        progress: Callable[[int, int], None] | None,
-    ) -> tuple[Places, bool]:
+    def _changes(self, last: Question, still: bool) -> Iterator[str]:
+        first = self._question
+        if (last.real, last.fingerprints) != (first.real, first.fingerprints):
+            yield "the KMS has another key of this name than when the first file was looked at"
+        if not still:
+            yield "files came or changed each time that they were looked at"
+
+    def _until_still(self) -> tuple[Places, bool]:
         """The places as they were last, and whether they were the same twice."""
-        places = self._listed(find())
+        places = self._listed()
         for _ in range(_ROUNDS):
             works = _works(places, self._systems)
             stamps = _stamps(works.values())
@@ -199,18 +173,19 @@ class _Look:
                 for key, stamp in zip(works, stamps, strict=True)
                 if stamp is None or key not in self._done or self._done[key][0] != stamp
             ]
-            found = examine([works[key] for key, _ in fresh])
+            found = self._examine([works[key] for key, _ in fresh])
             for count, ((key, stamp), examined) in enumerate(zip(fresh, found, strict=True), 1):
                 self._done[key] = stamp, examined
-                if progress is not None:
-                    progress(len(works) - len(fresh) + count, len(works))
-            before, places = places, self._listed(find())
+                if self._progress is not None:
+                    self._progress(len(works) - len(fresh) + count, len(works))
+            before, places = places, self._listed()
             if _same(before, places) and _stamps(works.values()) == stamps:
                 return places, True
         return places, False
 
-    def _listed(self, places: Places) -> Places:
-        """Remember what a listing named, and what was gone before it could be looked at."""
+    def _listed(self) -> Places:
+        """What a listing names; what was gone before it could be looked at is remembered."""
+        places = self._find()
         self._gone += [Reason("unknown", path, "it was listed, and gone before it was opened") for path in places.gone]
         return places
 
@@ -220,6 +195,12 @@ class _Look:
         """
         for key in self._done.keys() - there:
             self._gone += self._done.pop(key)[1].reasons
+
+
+def _unread(places: Places) -> list[str]:
+    if not places.unread:
+        return []
+    return [f"{len(places.unread)} files that are no Parquet, ORC or table metadata, {places.unread[0]} among them"]
 
 
 def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,13 +16,15 @@ from ...keytools import (
     KeyState,
     KeyTools,
     KmsAccessError,
+    MasterKeyFacts,
     MasterVersion,
     Problem,
     VersionFacts,
 )
-from .answer import ALL_VERSIONS, Reason
 
-__all__ = ["CACHE_LIFETIME", "Question", "ask"]
+__all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "Question", "Reason", "ask", "named_version"]
+
+ALL_VERSIONS: Final = "*"
 
 CACHE_LIFETIME: Final = 600.0
 """Seconds that key tools, these and parquet-java's, go on wrapping under a KEK that they hold, unless they are told
@@ -31,61 +33,110 @@ otherwise.
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked.
+class Reason:
+    """Why an answer is no *yes*.
 
     Attributes:
-        master_key, version: as they were given; version None for all.
+        answer: ``no`` or ``unknown``.
+        place: the file, the place that was given, or the master key.
+        what: one sentence.
+        column: dotted path, where one column is meant.
+    """
+
+    answer: str
+    place: str
+    what: str
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}" + (f" (column {self.column})" if self.column else "")
+
+    def to_dict(self) -> dict[str, str]:
+        """As plain data."""
+        told = {"answer": self.answer, "place": self.place, "what": self.what}
+        return told | ({"column": self.column} if self.column else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """May a master key version be destroyed, as far as its KMS alone tells?
+
+    Attributes:
+        master_key, version: as they were given; ``*`` for all versions.
         real: the same, by the KMS's own names.
         same: the versions in question, by all names that they have as versions of other keys too.
+        after: seconds that writers may go on using a key that they hold.
         reasons: what already stands against a *yes*.
-        retired, wait_until, kms, keyring, fingerprints: as `Destruction` has them.
+        kms: who was asked; None without one.
+        problem: why nobody could tell.
+        state: of the version, as far as the KMS tells.
+        keyring: the keyring file's real path, where one was asked.
+        fingerprints: version → fingerprint, of the versions in question, where a keyring was asked.
+        retired: since when the version wraps no new keys, as far as the KMS tells.
+        wait_until: the end of `after`, where that is still to come.
     """
 
     master_key: str
-    version: str | None
+    version: str
     real: MasterVersion
     same: frozenset[MasterVersion] = frozenset()
+    after: float = 0.0
     reasons: tuple[Reason, ...] = ()
-    retired: datetime | None = None
-    wait_until: datetime | None = None
     kms: str | None = None
+    problem: str | None = None
+    state: str | None = None
     keyring: str | None = None
     fingerprints: dict[str, str] | None = None
+    retired: datetime | None = None
+    wait_until: datetime | None = None
 
     def is_about(self, found: MasterVersion) -> bool:
-        """Is this the version in question, or one of them?"""
+        """Whether this is the version in question, or one of them."""
         return found in self.same or (found.key == self.real.key and self.real.version in (None, found.version))
 
 
-def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: float, now: datetime) -> Question:
+def named_version(text: str) -> tuple[str, str]:
+    """``KEY:VERSION`` apart; the version ``*`` stands for all.
+
+    Raises:
+        UsageError: it is not of that form.
+    """
+    key, colon, version = text.rpartition(":")
+    if not (key and colon and version) or (key.startswith("arn:") and "/" in version):
+        raise UsageError("a master key's version is named as KEY:VERSION", hint="pii:1, or 'pii:*' for all versions")
+    return key, version
+
+
+def ask(master_key: str, version: str | None, tools: KeyTools | None, now: datetime, *, after: float) -> Question:
     """The question, held against what the KMS knows.
 
     Args:
         version: None or ``*`` for all versions.
         tools: the way to the KMS; None where there is none.
-        after: seconds that writers may use a key that they hold.
         now: when the first file is looked at.
+        after: seconds that writers may use a key that they hold.
 
     Raises:
         UsageError: the KMS knows no such key, or no such version of it.
     """
     version = None if version == ALL_VERSIONS else version
-    plain = Question(master_key, version, MasterVersion(master_key, version))
-    place = f"{master_key}:{ALL_VERSIONS if version is None else version}"
+    plain = Question(master_key, version or ALL_VERSIONS, MasterVersion(master_key, version), after=after)
     if tools is None:
-        return _doubted(plain, place, "no KMS was asked, so that nobody knows which version each wrapped key is under")
+        return _doubted(plain, "no KMS was asked, so that nobody knows which version each wrapped key is under")
     calls = tools.calls
+    plain = replace(plain, kms=calls.name)
     try:
         facts = calls.describe(master_key)
     except KmsAccessError as error:
         if error.problem is Problem.UNKNOWN:
             raise UsageError(error.what, hint=_known_names(tools, master_key)) from None
-        return _doubted(plain, place, error.what)
+        gone = error.problem in (Problem.DISABLED, Problem.DESTROYED)
+        return replace(_doubted(plain, error.what), state=error.problem.value if gone else None)
     except BloomsealError as error:
-        return _doubted(plain, place, error.what)
+        return _doubted(plain, error.what)
     if facts.versions is None:
-        return _doubted(plain, place, f"{calls.name} does not tell which version opens a wrapped key")
+        told = replace(plain, state=_state(facts, version))
+        return _doubted(told, f"{calls.name} does not tell which version opens a wrapped key")
     _check(version, facts.versions, master_key, calls.name)
     meant = [one for one in facts.versions if version in (None, one.version)]
     if not meant and facts.state in (None, KeyState.ENABLED):
@@ -94,22 +145,32 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
     # The KMS has dated the versions: were our clock ahead of its own, the wait would end before its end.
     reason, retired, wait_until = _writers(meant, after, min(now, facts.clock or now))
     ring = tools.kms if isinstance(tools.kms, Keyring) else None
-    return Question(
-        master_key,
-        version,
-        facts.identify(version),
-        frozenset(facts.identify(one.version) for one in meant),
-        () if reason is None else (Reason("unknown", place, reason),),
-        retired,
-        wait_until,
-        calls.name,
-        None if ring is None else os.path.realpath(ring.path),
-        None if ring is None else {one.version: one.fingerprint for one in meant if one.fingerprint is not None},
+    return replace(
+        plain,
+        real=facts.identify(version),
+        same=frozenset(facts.identify(one.version) for one in meant),
+        reasons=() if reason is None else (_doubt(plain, reason),),
+        state=_state(facts, version),
+        keyring=None if ring is None else os.path.realpath(ring.path),
+        fingerprints=None if ring is None else {one.version: one.fingerprint for one in meant if one.fingerprint},
+        retired=retired,
+        wait_until=wait_until,
     )
 
 
-def _doubted(question: Question, place: str, why: str) -> Question:
-    return Question(question.master_key, question.version, question.real, reasons=(Reason("unknown", place, why),))
+def _doubt(question: Question, why: str) -> Reason:
+    return Reason("unknown", f"{question.master_key}:{question.version}", why)
+
+
+def _doubted(question: Question, why: str) -> Question:
+    return replace(question, problem=why, reasons=(_doubt(question, why),))
+
+
+def _state(facts: MasterKeyFacts, version: str | None) -> str | None:
+    """Of a version; the key's own counts for the current one."""
+    told = {facts.current: facts.state} | {one.version: one.state for one in facts.versions or () if one.state}
+    state = None if version is None else told.get(version)
+    return None if state is None else state.value
 
 
 def _check(version: str | None, versions: Iterable[VersionFacts], master_key: str, kms: str) -> None:

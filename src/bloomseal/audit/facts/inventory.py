@@ -26,7 +26,6 @@ from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
 from .processes import scan_all
-from .witness import Witness
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -236,8 +235,7 @@ def scanner_for(
     """
     source = tools_behind(keys)
     tools = source if isinstance(source, KeyTools) else None
-    asked = Witness(tools) if witness and tools is not None else None
-    kms = Kms(None if tools is None else tools.calls, dated=policies.dated, witness=asked)
+    kms = Kms(tools, dated=policies.dated, witness=witness)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
     return Scanner(

@@ -17,13 +17,11 @@ from ...core.errors import BloomsealError, KeyAccessError
 from ...core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...core.keys.protocols import KeyRetriever
 from ...core.storage.ref import FileRef
-from ...keytools import Keyring, KmsAccessError, MasterVersion
-from ...keytools.kms.calls import KmsCalls
+from ...keytools import Keyring, KeyTools, KmsAccessError, MasterVersion
 from ...keytools.kms.common import claimed_version
 from ...keytools.kms_protocols import MasterKeyFacts
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
-from .witness import Witness
 
 __all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]
 
@@ -46,7 +44,7 @@ class KeyFacts:
         problem: why the key could not be had; None where it could, or nobody tried.
         state: ``enabled``, ``disabled``, ``pending deletion``, ``destroyed``, ``unknown``; None where nobody was asked.
         version_since: when the wrapping version was made, as far as the KMS tells.
-        opened_by: the key and version that open it, where a `Witness` was asked and could tell.
+        opened_by: the key and version that open it, where the KMS was asked and could tell.
         untold: why it could not.
         current: the version that the master key wraps with now, as far as the KMS tells.
         doubts: what was asked of the KMS about the master key and not answered.
@@ -109,7 +107,7 @@ class KeyFacts:
                 wrapped_bits = None
         own = None if material.kms_instance_url in (None, "", DEFAULT_INSTANCE) else material.kms_instance_url
         wrapped = material.wrapped_kek or material.wrapped_dek
-        told = kms.witness.opened_by(wrapped, material.master_key, own or url) if kms.witness is not None else None
+        told = kms.opened_by(wrapped, material.master_key, own or url)
         return cls(
             where,
             _once(key_id),
@@ -170,24 +168,26 @@ class SidecarView:
 
 
 class Kms:
-    """A KMS client's answers about master keys; each question is asked once.
+    """A KMS's answers about master keys and what they wrapped; each question is asked once.
 
     Args:
-        calls: to the client; None where there is none.
+        tools: the way to it: they say which KMS serves an address that a file names, and bound and repeat the calls.
+            None where there is none.
         dated: also ask when versions were made.
-        witness: also ask which version opens each wrapped key.
+        witness: also ask which version opens each wrapped key, whatever the file says.
     """
 
-    def __init__(self, calls: KmsCalls | None = None, *, dated: bool = False, witness: Witness | None = None) -> None:
-        self.witness = witness
-        self._calls = calls
-        self._client = calls and calls.client
+    def __init__(self, tools: KeyTools | None = None, *, dated: bool = False, witness: bool = False) -> None:
+        self.is_witness = witness and tools is not None
+        self._tools = tools
+        self._client = None if tools is None else tools.kms
         self._dated = dated
-        self._described: dict[str, tuple[MasterKeyFacts, str | None]] = {}
+        self._described: dict[tuple[str, str | None], tuple[MasterKeyFacts | None, str | None]] = {}
+        self._opened: dict[tuple[str, str | None, bytes], MasterVersion | str] = {}
 
     @property
     def names_local_versions(self) -> bool:
-        """Is it known which version of the KMS an ORC file's number is?"""
+        """Whether it is known which version of the KMS an ORC file's number is."""
         return isinstance(self._client, Keyring)
 
     def local_version(self, number: int) -> str:
@@ -196,9 +196,11 @@ class Kms:
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""
-        if self._calls is None or facts.master_key is None:
+        if self._tools is None or facts.master_key is None:
             return facts
-        told, state = self._told(facts.master_key, self._calls)
+        told, state = self._describe(self._tools, facts.master_key, None)
+        # That a KMS does not answer, or that it may not be asked, is no finding about the file.
+        told = told or MasterKeyFacts(facts.master_key)
         state = facts.state or state
         if not self._dated:
             return replace(facts, state=state, current=told.current)
@@ -207,17 +209,39 @@ class Kms:
         doubts = () if since is not None else (f"the KMS does not tell the age of master key {facts.master_key}",)
         return replace(facts, state=state, current=told.current, version_since=since, doubts=doubts)
 
-    def _told(self, master_key: str, calls: KmsCalls) -> tuple[MasterKeyFacts, str | None]:
-        """What the KMS tells of a master key, and its state."""
-        if master_key not in self._described:
+    def opened_by(self, wrapped: str, master_key: str, url: str | None) -> MasterVersion | str | None:
+        """The key and version that open `wrapped`; a text where nobody can tell, and why; None where it is no witness.
+
+        Args:
+            url: the KMS that the footer's key names; None for the one that wraps new keys.
+        """
+        if self._tools is None or not self.is_witness:
+            return None
+        # By what was wrapped: a hostile file could claim another's KEK id.
+        name = master_key, url, hashlib.sha256(wrapped.encode()).digest()
+        if (known := self._opened.get(name)) is None:
             try:
-                told = calls.describe(master_key)
-                state = told.state and told.state.value
+                known = self._tools.calls_for(url).opened_by(wrapped, master_key)
             except BloomsealError as error:
-                # That a KMS does not answer, or that it may not be asked, is no finding about the file.
-                told, state = MasterKeyFacts(master_key), _state_by(error)
-            self._described[master_key] = told, state
-        return self._described[master_key]
+                known = error.what
+            self._opened[name] = known
+        return known
+
+    def identify(self, master_key: str, version: str | None, url: str | None) -> MasterVersion | None:
+        """The key and version that these names stand for; None where the KMS does not know them, or does not tell."""
+        known = self._describe(self._tools, master_key, url)[0] if self._tools is not None else None
+        return None if known is None else known.identify(version)
+
+    def _describe(self, tools: KeyTools, master_key: str, url: str | None) -> tuple[MasterKeyFacts | None, str | None]:
+        """What the KMS tells of a master key, and its state."""
+        name = master_key, url
+        if name not in self._described:
+            try:
+                told = tools.calls_for(url).describe(master_key)
+                self._described[name] = told, told.state and told.state.value
+            except BloomsealError as error:
+                self._described[name] = None, _state_by(error)
+        return self._described[name]
 
 
 def _state_by(error: BloomsealError) -> str | None:

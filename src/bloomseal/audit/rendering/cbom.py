@@ -7,11 +7,9 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -19,34 +17,13 @@ import pyarrow as pa
 
 from ..._version import __version__
 from ...core.text import safe_text
-from ...storage.logs.snapshot import library
 from ..report import Report
 
 __all__ = ["VERSIONS", "Life", "to_cbom"]
 
-_NAMES: Final = {
-    "model": ("Property",),
-    "model.bom": ("Bom",),
-    "model.bom_ref": ("BomRef",),
-    "model.component": ("Component", "ComponentType"),
-    "model.crypto": (
-        "AlgorithmProperties",
-        "CryptoAssetType",
-        "CryptoFunction",
-        "CryptoMode",
-        "CryptoPrimitive",
-        "CryptoProperties",
-        "RelatedCryptoMaterialProperties",
-        "RelatedCryptoMaterialSecuredBy",
-        "RelatedCryptoMaterialState",
-        "RelatedCryptoMaterialType",
-    ),
-    "output": ("make_outputter",),
-    "schema": ("OutputFormat", "SchemaVersion"),
-}
 _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
-
-
+_STATES: Final = ("pre-activation", "active", "suspended", "deactivated", "compromised", "destroyed")
+_ASSET: Final = "cryptographic-asset"
 VERSIONS: Final = ("1.6", "1.7")
 Files = np.ndarray[Any, Any]
 """Numbers of files, each once."""
@@ -84,15 +61,15 @@ def to_cbom(report: Report, *, version: str = "1.6", lives: Mapping[tuple[str, s
     Args:
         version: of CycloneDX, one of `VERSIONS`.
         lives: master key and version → what is known of it; versions that no file is under are listed too.
-
-    Raises:
-        MissingDependencyError: `cyclonedx-python-lib` is not installed.
     """
-    model = library("cyclonedx-python-lib", "report", _cyclonedx)
-    schema = model.SchemaVersion[f"V{version.replace('.', '_')}"]
-    bom = _Bill(model, report, lives or {}).bom()
-    text: str = model.make_outputter(bom, model.OutputFormat.JSON, schema).output_as_string(indent=2)
-    return json.dumps(json.loads(text), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    bom = {
+        "$schema": f"http://cyclonedx.org/schema/bom-{version}.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": version,
+        "version": 1,
+        **_Bill(report, lives or {}).content(),
+    }
+    return json.dumps(bom, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 _Name = tuple[str, str | None, str, int | None]
@@ -115,8 +92,7 @@ class _Group:
 
 
 class _Bill:
-    def __init__(self, model: Any, report: Report, lives: Mapping[tuple[str, str | None], Life]) -> None:
-        self.m = model
+    def __init__(self, report: Report, lives: Mapping[tuple[str, str | None], Life]) -> None:
         self.lives = lives
         self.unseen = [*report.unseen, *report.hidden]
         self.moment = datetime.fromtimestamp(0, UTC)
@@ -130,33 +106,25 @@ class _Bill:
         for row in _rows(report.inventory):
             self._take(row)
 
-    def bom(self) -> Any:
-        m = self.m
-        made = {name: self._algorithm(*name, files) for name, files in sorted(self.algorithms.items())}
-        masters = {name: self._master(name, group) for name, group in sorted(self.masters.items(), key=repr)}
-        keks = {name: self._keks(name, group) for name, group in sorted(self.masters.items(), key=repr) if group.keks}
-        keys = {name: self._data_keys(name, group) for name, group in sorted(self.data_keys.items(), key=repr)}
-        tables = {name: self._table(name, files) for name, (files, _) in sorted(self.tables.items())}
-        bom = m.Bom(components=[*made.values(), *masters.values(), *keks.values(), *keys.values(), *tables.values()])
-        for name, component in keys.items():
-            wrapping = keks.get(name[:2]) or masters[name[:2]]
-            bom.register_dependency(component, [wrapping, *(made[one] for one in _modes(name[2], name[3]))])
-        for short, component in keks.items():
-            bom.register_dependency(component, [masters[short]])
-        for short, component in masters.items():
-            bits = self.lives[short].bits if short in self.lives else None
-            bom.register_dependency(component, [made[one] for one in _of_master(bits) if one in made])
-        for table, component in tables.items():
-            bom.register_dependency(component, [keys[one] for one in sorted(self.tables[table][1], key=repr)])
-        bom.metadata.timestamp = self.moment
-        for text in self.unseen:  # there may be more keys than these
-            bom.metadata.properties.add(m.Property(name="bloomseal:not_seen", value=safe_text(text)))
-        bom.metadata.tools.components.add(
-            m.Component(name="bloomseal", version=__version__, type=m.ComponentType.APPLICATION)
-        )
+    def content(self) -> dict[str, Any]:
         identity = "".join(repr(sorted(one, key=repr)) for one in (self.masters, self.algorithms, self.tables))
-        bom.serial_number = uuid.uuid5(_NAMESPACE, hashlib.sha256(identity.encode()).hexdigest())
-        return bom
+        metadata: dict[str, Any] = {
+            "timestamp": self.moment.isoformat(),
+            "tools": {"components": [{"name": "bloomseal", "type": "application", "version": __version__}]},
+        }
+        if self.unseen:  # there may be more keys than these
+            unseen = dict.fromkeys(map(safe_text, self.unseen))
+            metadata["properties"] = [{"name": "bloomseal:not_seen", "value": text} for text in unseen]
+        made = sorted(self._components(), key=lambda one: str(one[0]["bom-ref"]))
+        return {
+            "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, hashlib.sha256(identity.encode()).hexdigest())}",
+            "metadata": metadata,
+            "components": [component for component, _ in made],
+            "dependencies": [
+                {"ref": component["bom-ref"]} | ({"dependsOn": sorted(set(needs))} if needs else {})
+                for component, needs in made
+            ],
+        }
 
     def _take(self, row: dict[str, Any]) -> None:
         files = row["file_distinct"]
@@ -188,113 +156,88 @@ class _Bill:
                 group.keys = max(group.keys, row[f"{prefix}data_key_count_distinct"])
             named.add(name)
 
-    def _algorithm(self, name: str, mode: str, bits: str, files: Files) -> Any:
-        m = self.m
-        return m.Component(
-            name=name,
-            type=m.ComponentType.CRYPTOGRAPHIC_ASSET,
-            bom_ref=f"algorithm:{name}",
-            crypto_properties=m.CryptoProperties(
-                asset_type=m.CryptoAssetType.ALGORITHM,
-                algorithm_properties=m.AlgorithmProperties(
-                    primitive=m.CryptoPrimitive.AE if mode == "gcm" else m.CryptoPrimitive.BLOCK_CIPHER,
-                    parameter_set_identifier=bits,
-                    mode=m.CryptoMode(mode),
-                    crypto_functions=[m.CryptoFunction.ENCRYPT, m.CryptoFunction.DECRYPT],
-                ),
-            ),
-            properties=[m.Property(name="bloomseal:files", value=str(len(files)))],
-        )
+    def _components(self) -> Iterator[tuple[dict[str, Any], list[str]]]:
+        """Each component, and the others that it depends on."""
+        for used, files in self.algorithms.items():
+            yield _algorithm(*used, files), []
+        for name, group in self.masters.items():
+            yield self._master(name, group)
+            if group.keks:
+                counts = {"files": len(group.files), "keys-at-least": group.keks}
+                keks = _key(_ref("key-encryption-keys", name), f"key encryption keys under {name[0]}", name[1], counts)
+                yield keks, [_ref("master-key", name)]
+        for own, group in self.data_keys.items():
+            master, version, algorithm, bits = own
+            modes = [f"algorithm:{one[0]}" for one in _modes(algorithm, bits)]
+            wrapping = "key-encryption-keys" if self.masters[own[:2]].keks else "master-key"
+            more = {"algorithmRef": modes[0], "securedBy": {"mechanism": "wrapped under a master key"}, "size": bits}
+            counts = _counts(group) | {"keys-at-least": group.keys}
+            yield (
+                _key(_ref("data-keys", own), f"data keys under {master}", version, counts, more),
+                [_ref(wrapping, own[:2]), *modes],
+            )
+        for table, (files, named) in self.tables.items():
+            component = {"bom-ref": f"table:{table}", "name": table, "type": "data"}
+            yield component | _properties({"files": len(files)}), [_ref("data-keys", one) for one in named]
 
-    def _master(self, name: tuple[str, str | None], group: _Group) -> Any:
-        m, life = self.m, self.lives.get(name)
-        properties = {"files": str(len(group.files)), "columns": ", ".join(sorted(group.columns)[:200])}
+    def _master(self, name: tuple[str, str | None], group: _Group) -> tuple[dict[str, Any], list[str]]:
+        life = self.lives.get(name)
+        needs = [f"algorithm:{one[0]}" for one in _of_master(life.bits if life is not None else None)]
+        more: dict[str, Any] = {"state": _state(group.states, life)}
+        counts = _counts(group)
         if life is not None:
-            properties |= {"owner": life.owner or "", "custodian": life.custodian or ""}
-        more = {
-            "size": life.bits,
-            "creation_date": life.created,
-            "activation_date": life.activation,
-            "expiration_date": life.expiry or life.recipient_usage_ends,
-        } if life is not None else {}  # fmt: skip
-        return self._key(
-            f"master-key:{name[0]}:{name[1] or 'unknown'}",
-            name[0],
-            name[1] or "unknown",
-            _state(m, group.states, life),
-            properties,
-            algorithm=next((f"algorithm:{one[0]}" for one in _of_master(life.bits)), None)
-            if life is not None
-            else None,
-            **more,
-        )
+            more |= {
+                "algorithmRef": next(iter(needs), None),
+                "size": life.bits,
+                "creationDate": _moment(life.created),
+                "activationDate": _moment(life.activation),
+                "expirationDate": _moment(life.expiry or life.recipient_usage_ends),
+            }
+            counts |= {"owner": life.owner, "custodian": life.custodian}
+        return _key(_ref("master-key", name), name[0], name[1], counts, more), needs
 
-    def _keks(self, name: tuple[str, str | None], group: _Group) -> Any:
-        short = f"{name[0]}:{name[1] or 'unknown'}"
-        return self._key(
-            f"key-encryption-keys:{short}",
-            f"key encryption keys under {name[0]}",
-            name[1] or "unknown",
-            None,
-            {"files": str(len(group.files)), "keys-at-least": str(group.keks)},
-        )
 
-    def _data_keys(self, name: _Name, group: _Group) -> Any:
-        master, version, algorithm, bits = name
-        first = _modes(algorithm, bits)[0]
-        return self._key(
-            f"data-keys:{master}:{version or 'unknown'}:{algorithm}:{bits or 'unknown'}",
-            f"data keys under {master}",
-            version or "unknown",
-            None,
-            {
-                "files": str(len(group.files)),
-                "columns": ", ".join(sorted(group.columns)[:200]),
-                "keys-at-least": str(group.keys),
-            },
-            algorithm=f"algorithm:{first[0]}",
-            size=bits,
-            secured_by=self.m.RelatedCryptoMaterialSecuredBy(mechanism="wrapped under a master key"),
-        )
+def _ref(kind: str, name: Iterable[object]) -> str:
+    return ":".join([kind, *(str(part or "unknown") for part in name)])
 
-    def _key(
-        self,
-        ref: str,
-        name: str,
-        version: str,
-        state: Any,
-        properties: Mapping[str, str],
-        *,
-        algorithm: str | None = None,
-        **more: Any,
-    ) -> Any:
-        m = self.m
-        return m.Component(
-            name=name,
-            version=version,
-            type=m.ComponentType.CRYPTOGRAPHIC_ASSET,
-            bom_ref=ref,
-            crypto_properties=m.CryptoProperties(
-                asset_type=m.CryptoAssetType.RELATED_CRYPTO_MATERIAL,
-                related_crypto_material_properties=m.RelatedCryptoMaterialProperties(
-                    type=m.RelatedCryptoMaterialType.SECRET_KEY,
-                    id=ref,
-                    state=state,
-                    algorithm_ref=None if algorithm is None else m.BomRef(algorithm),
-                    **more,
-                ),
-            ),
-            properties=[m.Property(name=f"bloomseal:{one}", value=value) for one, value in properties.items() if value],
-        )
 
-    def _table(self, name: str, files: Files) -> Any:
-        m = self.m
-        return m.Component(
-            name=name,
-            type=m.ComponentType.DATA,
-            bom_ref=f"table:{name}",
-            properties=[m.Property(name="bloomseal:files", value=str(len(files)))],
-        )
+def _counts(group: _Group) -> dict[str, Any]:
+    return {"files": len(group.files), "columns": ", ".join(sorted(group.columns)[:200])}
+
+
+def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: str(value) for name, value in sorted(values.items()) if value not in (None, "")}
+    return {"properties": [{"name": f"bloomseal:{name}", "value": value} for name, value in told.items()]}
+
+
+def _algorithm(name: str, mode: str, bits: str, files: Files) -> dict[str, Any]:
+    properties = {
+        "primitive": "ae" if mode == "gcm" else "block-cipher",
+        "parameterSetIdentifier": bits,
+        "mode": mode,
+        "cryptoFunctions": ["decrypt", "encrypt"],
+    }
+    crypto = {"assetType": "algorithm", "algorithmProperties": properties}
+    component = {"bom-ref": f"algorithm:{name}", "name": name, "type": _ASSET, "cryptoProperties": crypto}
+    return component | _properties({"files": len(files)})
+
+
+def _key(
+    ref: str, name: str, version: str | None, counts: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    properties = {"type": "secret-key", "id": ref, **{key: value for key, value in (more or {}).items() if value}}
+    return {
+        "bom-ref": ref,
+        "name": name,
+        "version": version or "unknown",
+        "type": _ASSET,
+        "cryptoProperties": {"assetType": "related-crypto-material", "relatedCryptoMaterialProperties": properties},
+        **_properties(counts),
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 _OF_ROWS: Final = (
@@ -347,21 +290,11 @@ def _of_master(bits: int | None) -> list[tuple[str, str, str]]:
     return _modes("AES_GCM_V1", bits) if bits else []
 
 
-def _state(m: Any, states: set[str], life: Life | None) -> Any:
-    known = m.RelatedCryptoMaterialState
+def _state(states: set[str], life: Life | None) -> str | None:
     if life is not None:
-        return known(life.state) if life.state in {one.value for one in known} else None
+        return life.state if life.state in _STATES else None
     if "destroyed" in states:
-        return known.DESTROYED
+        return "destroyed"
     if states & {"disabled", "pending deletion"}:
-        return known.SUSPENDED
-    return known.ACTIVE if "enabled" in states else None
-
-
-def _cyclonedx() -> Any:
-    found = SimpleNamespace()
-    for module, names in _NAMES.items():
-        loaded = import_module(f"cyclonedx.{module}")
-        for name in names:
-            setattr(found, name, getattr(loaded, name))
-    return found
+        return "suspended"
+    return "active" if "enabled" in states else None

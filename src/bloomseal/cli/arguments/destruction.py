@@ -44,8 +44,9 @@ class DestructionOptions:
     def answer(self, paths: Sequence[str], common: dict[str, Any]) -> int:
         """Ask, tell, and give the exit code."""
         from ...audit import may_destroy
+        from ...audit.destruction.question import named_version
 
-        key, version = _split(self.may_destroy or "")
+        key, version = named_version(self.may_destroy or "")
         with progress("Looking") as tell:
             found = may_destroy(
                 key, version, list(paths), also=list(self.also), after=self.after, progress=tell, **common
@@ -86,16 +87,10 @@ _OPTIONS: Final = (
 )
 
 
-def _split(text: str) -> tuple[str, str]:
-    key, colon, version = text.rpartition(":")
-    if not (key and colon and version) or (key.startswith("arn:") and "/" in version):
-        raise UsageError("--may-destroy takes KEY:VERSION", hint="--may-destroy pii:1, or 'pii:*' for all versions")
-    return key, version
-
-
 def _tell(found: Destruction) -> None:
-    which = "in all its versions" if found.version == "*" else f"version {found.version}"
-    click.echo(printable(f"{found.answer}: {found.master_key} {which}"))
+    key, version = found.question.master_key, found.question.version
+    which = "in all its versions" if version == "*" else f"version {version}"
+    click.echo(printable(f"{found.answer}: {key} {which}"))
     for answer, said in (("no", "needed by"), ("unknown", "in doubt")):
         reasons = [reason for reason in found.reasons if reason.answer == answer]
         for reason in reasons[:_SHOWN]:

@@ -6,17 +6,16 @@ import functools
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...audit import Destruction
-from ...audit.destruction.examine import Examined, Examiner
-from ...audit.destruction.look import Work, answered
-from ...audit.destruction.question import CACHE_LIFETIME, Question, ask
+from ...audit.destruction.examine import Examined, Examiner, Work
+from ...audit.destruction.look import Examination, asking
+from ...audit.destruction.question import Question
 from ...audit.facts.inventory import scanner_for
 from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
-from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["may_destroy"]
-
-Sent = tuple[str | None, str, str | None, bool, bool]
 
 
 def may_destroy(
@@ -56,11 +53,7 @@ def may_destroy(
         UsageError: a key or version that the KMS does not know; no policy, or one whose KMS is an object.
         MissingDependencyError: a Delta table without its library.
     """
-    began = datetime.now(UTC)
-    after = CACHE_LIFETIME if after is None else after
     chosen = job_table(spark, path, policy, table)
-    ask_now = functools.partial(ask, master_key, version, chosen.keys.tools, after=after, now=began)
-    question = ask_now()
     given = [path, *also]
     placed = [split_uri(qualified(spark, one)) for one in given]
     systems = {base: open_filesystem(base) for base, _ in placed}
@@ -72,20 +65,20 @@ def may_destroy(
             places.add(find_files(inside, filesystem=systems[base], history=True))
         return places
 
-    def examine(works: list[Work]) -> list[Examined]:
-        sent: list[Sent] = [
-            (base_of.get(id(one.ref.filesystem)), one.ref.path, one.ref.root, one.beside, one.orphan) for one in works
+    def examine(question: Question, works: list[Work]) -> list[Examined]:
+        sent = [
+            (base_of.get(id(one.ref.filesystem)), replace(one, ref=replace(one.ref, filesystem=None))) for one in works
         ]
         task = functools.partial(_examined, pickle.dumps(chosen), question)
         with described(spark, f"may {master_key} be destroyed"):
             found: list[Examined] = packs(spark, sent, files_per_task).mapPartitions(task).collect()
         return found
 
-    return answered(question, ask_now, given, find, examine, after=after, began=began)
+    return Examination(asking(master_key, version, chosen.keys.tools, after), find, examine).answer(given)
 
 
-def _examined(policy: bytes, question: Question, sent: Iterable[Sent]) -> Iterator[Examined]:
+def _examined(policy: bytes, question: Question, sent: Iterable[tuple[str | None, Work]]) -> Iterator[Examined]:
     table = table_of(policy)
     examiner = Examiner(question, scanner_for(table.keys, Policies(table), filters=False, witness=True))
-    for base, path, root, beside, orphan in sent:
-        yield Work(FileRef(path, open_filesystem(base), root), beside, orphan).by(examiner)
+    for base, work in sent:
+        yield examiner.examine(replace(work, ref=replace(work.ref, filesystem=open_filesystem(base))))

@@ -56,7 +56,7 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
     look = _Look(facts, file, kms, filters or truth, truth)
     for stripe in range(len(file.stripes)):
         look.stripe(stripe)
-    if facts.algorithm is not None or kms.witness is not None:
+    if facts.algorithm is not None or kms.is_witness:
         covered = [(0, len(MAGIC))]
         covered += [(one.offset, one.index_length + one.data_length + one.footer_length) for one in file.stripes]
         end = file.tail.metadata[0] - Message(file.tail.raw_postscript).number(_STATISTICS_LENGTH)

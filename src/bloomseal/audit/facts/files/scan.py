@@ -245,7 +245,7 @@ class _Columns:
     def gaps(self) -> None:
         """What stands between the modules, where all their places were seen."""
         facts, plaintext = self._facts, self._facts.algorithm is None
-        if plaintext and self._scanner.kms.witness is None:
+        if plaintext and not self._scanner.kms.is_witness:
             return  # in clear as it is
         if not self._blind and facts.error is None and all(chunk.error is None for chunk in facts.chunks):
             facts.gaps = gaps(self._walk.source, self._covered, self._walk.footer.offset, whole_files=plaintext)
