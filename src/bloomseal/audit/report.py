@@ -25,8 +25,7 @@ from .facts.places import Places, find_files
 from .facts.policies import Policies
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
-from .rules.judged import Facts
-from .rules.remedies import KeyArguments
+from .rules.judged import Facts, KeyArguments
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

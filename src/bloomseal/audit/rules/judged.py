@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...core.cached import cached_property
+from ...keytools import Keyring, KeyTools
+from ...keytools.pinned import PinnedKeys
 from ...policy import SENSITIVE, Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen
@@ -18,12 +21,44 @@ from ..facts.places import Places
 from ..facts.policies import Policies
 from .catalogue import RULES
 from .findings import Finding, Severity
-from .remedies import KeyArguments
 
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces
 
-__all__ = ["Facts", "Line", "found", "lines"]
+__all__ = ["Facts", "KeyArguments", "Line", "found", "lines"]
+
+_KEYRING: Final = "keyring:"
+
+
+@dataclass(frozen=True)
+class KeyArguments:
+    """How a command line reaches the keys.
+
+    Attributes:
+        options: the options that name them; None where no command line leads to these keys.
+        keyring: the keyring's path, where they come from one.
+    """
+
+    options: tuple[str, ...] | None = None
+    keyring: str | None = None
+
+    @classmethod
+    def of(cls, keys: Any) -> KeyArguments:
+        """As far as the keys themselves tell: a keyring's do, and a KMS that is named by its URI."""
+        keys = keys.tools if isinstance(keys, PinnedKeys) else keys
+        keys = keys.kms if isinstance(keys, KeyTools) else keys
+        if isinstance(keys, str) and not keys.startswith(_KEYRING):
+            return cls(("--kms", keys))
+        path = keys.path if isinstance(keys, Keyring) else str(keys or "").removeprefix(_KEYRING)
+        if not path or not isinstance(keys, Keyring | str) or "?" in str(path):
+            return cls()
+        return cls.said(["--keyring", os.path.abspath(path)])  # noqa: PTH100
+
+    @classmethod
+    def said(cls, options: Sequence[str]) -> KeyArguments:
+        """As the options of a command line have it; none at all lead to no keys."""
+        keyring = options[options.index("--keyring") + 1] if "--keyring" in options[:-1] else None
+        return cls(tuple(options) or None, keyring)
 
 
 @dataclass

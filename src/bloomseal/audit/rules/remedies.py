@@ -7,68 +7,32 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from ...core.columns import in_tables, own_entry
 from ...core.encryption import Algorithm
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
-from ...keytools import Keyring, KeyTools
-from ...keytools.pinned import PinnedKeys
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
 from ...storage.logs.snapshot import location
 from ..facts.files.file import FileFacts
 from .findings import Finding, Remedy
+from .judged import Facts, KeyArguments
 
-if TYPE_CHECKING:
-    from .judged import Facts
-
-__all__ = ["KeyArguments", "with_remedies"]
+__all__ = ["with_remedies"]
 
 _MOST_FILES: Final = 50
 """More are not named on a command line: their folder is."""
-_KEYRING: Final = "keyring:"
 _ONE_FILE: Final = "bloomseal attach"
 _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
 _ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 _INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
-
-
-@dataclass(frozen=True)
-class KeyArguments:
-    """How a command line reaches the keys.
-
-    Attributes:
-        options: the options that name them; None where no command line leads to these keys.
-        keyring: the keyring's path, where they come from one.
-    """
-
-    options: tuple[str, ...] | None = None
-    keyring: str | None = None
-
-    @classmethod
-    def of(cls, keys: Any) -> KeyArguments:
-        """As far as the keys themselves tell: a keyring's do, and a KMS that is named by its URI."""
-        keys = keys.tools if isinstance(keys, PinnedKeys) else keys
-        keys = keys.kms if isinstance(keys, KeyTools) else keys
-        if isinstance(keys, str) and not keys.startswith(_KEYRING):
-            return cls(("--kms", keys))
-        path = keys.path if isinstance(keys, Keyring) else str(keys or "").removeprefix(_KEYRING)
-        if not path or not isinstance(keys, Keyring | str) or "?" in str(path):
-            return cls()
-        return cls.said(["--keyring", os.path.abspath(path)])  # noqa: PTH100
-
-    @classmethod
-    def said(cls, options: Sequence[str]) -> KeyArguments:
-        """As the options of a command line have it; none at all lead to no keys."""
-        keyring = options[options.index("--keyring") + 1] if "--keyring" in options[:-1] else None
-        return cls(tuple(options) or None, keyring)
 
 
 def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:

@@ -17,7 +17,7 @@ from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
-from ...audit.rules.remedies import KeyArguments
+from ...audit.rules.judged import KeyArguments
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
