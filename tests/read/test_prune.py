@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -10,14 +9,17 @@ import pyarrow.compute as pc
 import pytest
 
 import bloomseal as bs
-from bloomseal.core.parquet.walk import Chunk
+from bloomseal.core import exclusion
+from bloomseal.core.exclusion import Reason
+from bloomseal.core.parquet.belief import believed_filter
+from bloomseal.core.parquet.walk import Chunk, Walk
 from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.read.parquet import ParquetFile
 from bloomseal.read.predicate.predicate import Predicate
-from bloomseal.read.prune import RuledOut, Survivors, ruled_out
+from bloomseal.read.prune import ruled_out
 from bloomseal.sbbf import batch
 
-STATISTICS, FILTER = RuledOut.BY_STATISTICS, RuledOut.BY_FILTER
+STATISTICS, FILTER = Reason.STATISTICS, Reason.FILTER
 a, n = pc.field("a"), pc.field("n")
 
 
@@ -47,18 +49,23 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> ParquetFile:
     return bs.open_file(path)
 
 
-def asked(file: ParquetFile, filters: Any, group: int = 0) -> tuple[RuledOut | None, list[str]]:
-    """What ruled the row group out, and whose filters were opened, in order."""
-    opened: list[str] = []
-    return ruled_out(file.walk, group, Predicate(filters, file.walk.footer.schema), recorded(file, opened)), opened
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The columns whose filters are opened, in order."""
+    found: list[str] = []
+
+    def recorded(walk: Walk, chunk: Chunk, scratch: Any = None) -> SplitBlockBloomFilter | None:
+        found.append(chunk.leaf.name)
+        return believed_filter(walk, chunk, scratch)
+
+    monkeypatch.setattr(exclusion, "believed_filter", recorded)
+    return found
 
 
-def recorded(file: ParquetFile, opened: list[str]) -> Callable[[Chunk], SplitBlockBloomFilter | None]:
-    def filter_of(chunk: Chunk) -> SplitBlockBloomFilter | None:
-        opened.append(chunk.leaf.name)
-        return file.filter(chunk.row_group, chunk.leaf.name)
-
-    return filter_of
+def reason(file: ParquetFile, predicate: Predicate, group: int = 0, left: Any = None) -> Reason | None:
+    """What ruled the row group out."""
+    found = ruled_out(file.walk, group, predicate, None, left)
+    return None if found is None else found.reason
 
 
 @pytest.mark.parametrize(
@@ -112,48 +119,49 @@ def recorded(file: ParquetFile, opened: list[str]) -> Callable[[Chunk], SplitBlo
     ],
 )  # fmt: skip
 def test_what_rules_a_row_group_out(
-    file: ParquetFile, filters: Any, group: int, expected: tuple[RuledOut | None, list[str]]
+    file: ParquetFile, opened: list[str], filters: Any, group: int, expected: tuple[Reason | None, list[str]]
 ) -> None:
-    assert asked(file, filters, group) == expected
+    assert (reason(file, Predicate(filters, file.walk.footer.schema), group), opened) == expected
 
 
 @pytest.mark.parametrize(("extra", "expected"), [([50], None), ([], FILTER)])
 def test_of_many_values_those_are_left_that_may_be_there(
-    file: ParquetFile, extra: list[int], expected: RuledOut | None
+    file: ParquetFile, opened: list[str], extra: list[int], expected: Reason | None
 ) -> None:
     strangers = [value for value in range(-20_000, 20_000) if value % 10 and not 0 <= value % 1_000 <= 100]
     inside = [value for value in range(1, 90) if value % 10]
     predicate = Predicate([("a", "in", [*strangers, *inside, *extra])], file.walk.footer.schema)
     left: dict[Any, Any] = {}
-    opened: list[str] = []
-    assert ruled_out(file.walk, 0, predicate, recorded(file, opened), left) is expected
+    assert reason(file, predicate, 0, left) is expected
     assert opened == ["a"]
     ((term,),) = predicate.any_of
     assert [*left] == [id(term)]
     values = left[id(term)]
     assert set(extra) <= set(values.to_pylist()) <= {*inside, *extra}
     assert len(values) <= len(extra) + 3, "the filter has few false positives"
-    assert ruled_out(file.walk, 0, predicate, recorded(file, opened)) is expected
+    assert reason(file, predicate) is expected
 
 
 def test_without_a_filter_the_bounds_leave_values(file: ParquetFile) -> None:
     predicate = Predicate([("n", "in", list(range(-30_000, 30_000)))], file.walk.footer.schema)
     left: dict[Any, Any] = {}
-    assert ruled_out(file.walk, 1, predicate, recorded(file, []), left) is None
+    assert reason(file, predicate, 1, left) is None
     (values,) = left.values()
     assert set(values.to_pylist()) == set(range(11, 20))
 
 
 def test_survivors_are_counted(file: ParquetFile) -> None:
-    def left(column: str, values: list[Any]) -> Survivors:
-        return file.survivors(column, file.key_set(column, values))
+    def left(column: str, values: list[Any]) -> tuple[Any, ...]:
+        found = file.survivors(column, file.key_set(column, values))
+        assert sorted([*found.row_groups, *found.excluded]) == [0, 1, 2]
+        return found.row_groups, found.by_statistics, found.by_filter, found.without_filter
 
-    assert left("a", [50, 1_050]) == Survivors((0, 1), 3, 1, 0, 0)
-    assert left("a", [50]) == Survivors((0,), 3, 2, 0, 0)
-    assert left("a", [55, 1_050]) == Survivors((1,), 3, 1, 1, 0)
-    assert left("a", [55, 1_055]) == Survivors((), 3, 1, 2, 0)
-    assert left("a", []) == Survivors((), 3, 3, 0, 0)
-    assert left("n", [4]) == Survivors((0,), 3, 2, 0, 1)
-    assert left("n", [4, 14, 24]) == Survivors((0, 1, 2), 3, 0, 0, 3)
+    assert left("a", [50, 1_050]) == ((0, 1), 1, 0, 0)
+    assert left("a", [50]) == ((0,), 2, 0, 0)
+    assert left("a", [55, 1_050]) == ((1,), 1, 1, 0)
+    assert left("a", [55, 1_055]) == ((), 1, 2, 0)
+    assert left("a", []) == ((), 3, 0, 0)
+    assert left("n", [4]) == ((0,), 2, 0, 1)
+    assert left("n", [4, 14, 24]) == ((0, 1, 2), 0, 0, 3)
     # NaN is in no interval and has no hash: no filter is asked for it.
-    assert left("f", [float("nan")]) == Survivors((0, 1, 2), 3, 0, 0, 3)
+    assert left("f", [float("nan")]) == ((0, 1, 2), 0, 0, 3)

@@ -15,9 +15,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from bloomseal.read.predicate.condition import Compare
+from bloomseal.read.predicate.values import Values
 from bloomseal.spark.listing import TableFiles
 from bloomseal.spark.source.options import SourceOptions
-from bloomseal.spark.source.pushdown import Condition
 from bloomseal.spark.source.scan import Piece, Scan
 from bloomseal.spark.source.stats import SourceStats
 from bloomseal.spark.writing.frames import _check, _look
@@ -54,11 +55,11 @@ def test_an_unverified_footer_does_not_leave_a_file_out(tmp_path: Path, table: A
     """
     path = tmp_path / "t.parquet"
     bs.write_table(TABLE, path, encryption=table)
-    scan = Scan(SourceOptions((str(path),), kms=table.kms, table=table), FRAME, (Condition(("n",), "valid"),))
+    scan = Scan(SourceOptions((str(path),), kms=table.kms, table=table), FRAME, (Compare("n", "valid", Values(())),))
     assert rows(scan, path) == 12
     path.write_bytes(path.read_bytes().replace(b"\x18\x01n", b"\x18\x01m"))
     without_footer_key(table, tmp_path)
-    scan = Scan(SourceOptions((str(path),), kms=table.kms, table=table), FRAME, (Condition(("n",), "valid"),))
+    scan = Scan(SourceOptions((str(path),), kms=table.kms, table=table), FRAME, (Compare("n", "valid", Values(())),))
     with pytest.raises(bs.PolicyError, match="footer"):
         rows(scan, path)
 

@@ -98,12 +98,14 @@ def test_another_file_after_the_index_was_asked(
     """Between planning and task a file is replaced: it is read as a whole."""
     from pyspark.sql import types as st
 
+    from bloomseal.read.predicate.condition import Compare
+    from bloomseal.read.predicate.values import Values
     from bloomseal.spark.source.options import Defaults, SourceOptions
-    from bloomseal.spark.source.pushdown import Condition, to_text
+    from bloomseal.spark.source.pushdown import to_text
     from bloomseal.spark.source.reader import TableReader
 
     policy = indexed[1]
-    asked = Condition(("ssn",), "in", (ssn(417), "somebody else"))
+    asked = Compare("ssn", "in", Values((ssn(417), "somebody else")))
     given = {"path": str(table), "conditions": to_text([asked])}
     settings = SourceOptions.parse(given, Defaults(policy=policy))
     schema = st.StructType().add("ssn", "string").add("id", "long")

@@ -187,17 +187,19 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
 
     assert left() is kept
     with bs.open_file(path, decryption=policy) as file:
-        assert everything.may_read(known, file) == some.may_read(known, file) == known.groups
-        assert everything.may_read(None, file) is None
+        gone = everything.excluded(known, file)
+        assert gone == some.excluded(known, file)
+        assert [group for group in range(file.num_row_groups) if group not in (gone or {})] == [*known.groups]
+        assert everything.excluded(None, file) is None
     turned(table, indexed[1])
     with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
         left()
     with bs.open_file(path, decryption=policy) as file:
-        assert everything.may_read(known, file) is None
+        assert everything.excluded(known, file) is None
         for asked in (some, some.brief, again.brief):
             for seen in (known, None):
                 with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
-                    asked.may_read(seen, file)
+                    asked.excluded(seen, file)
 
 
 def test_row_groups_that_an_index_leaves_are_asked_no_more(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..core.parquet.walk import Walk
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
-    from .prune import Survivors
+    from .prune import RowGroupSelection
 
 __all__ = ["RowGroupInfo", "SealedFile", "Values", "opened"]
 
@@ -211,7 +211,7 @@ class SealedFile(ABC):
         """
         return KeySet.of(values, self.walk.footer.schema.leaf(column).type, int96_utc=self._int96_utc)
 
-    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> Survivors:  # noqa: ARG002
+    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:  # noqa: ARG002
         """The row groups in which one of these values may be, by statistics and filters.
 
         Args:

@@ -1,6 +1,5 @@
-"""Where the pages of a flat column are, which rows they hold, and what is said of their values.
-
-The offset index tells the places, the column index the bounds (modules 7 and 6; Parquet page index specification).
+"""Where the pages of a flat column are, and which rows they hold: the offset index (module 7; Parquet page index
+specification).
 """
 
 from __future__ import annotations
@@ -8,19 +7,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.encryption import ModuleType
 from ..core.parquet.page import Page
-from ..core.parquet.statistics import null_count
 from ..core.parquet.walk import Chunk, Walk
-from ..core.thrift.structs import ColumnIndex, OffsetIndex, decode
-from .predicate.predicate import Term
+from ..core.thrift.structs import OffsetIndex, decode
 
-__all__ = ["PageBounds", "Pages", "Rows", "Spans", "bounds_of_pages", "indexed_pages"]
+__all__ = ["Pages", "Rows", "Spans", "indexed_pages"]
 
 Rows = npt.NDArray[np.int64]
 Spans = list[tuple[int, int]]
@@ -49,6 +46,11 @@ class Pages:
         """The page's first row, and the row after its last one."""
         return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
 
+    @property
+    def spans(self) -> Spans:
+        """The rows of each page, see `span`."""
+        return [self.span(page) for page in range(len(self.offsets))]
+
     def holding(self, rows: Rows | Spans) -> list[int]:
         """The pages that hold any of these rows (ascending)."""
         found: list[int] = []
@@ -60,44 +62,6 @@ class Pages:
             numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
             found += numbers[1:] if found and found[-1] == numbers.start else numbers
         return found
-
-
-class PageBounds(NamedTuple):
-    """What a column index says of a data page; `nulls` is None where it does not count them."""
-
-    null: bool
-    low: bytes
-    high: bytes
-    nulls: int | None
-
-    def ruled_out(self, term: Term) -> bool:
-        """Does it prove that no value satisfies the term, if it `fits` the page's rows?"""
-        return self.nulls is not None if self.null else term.outside(self.low, self.high)
-
-    def fits(self, rows: int) -> bool:
-        """Can a page of so many rows be so? Of a page that is null all rows are, of one with bounds not all."""
-        return self.nulls is None or (self.nulls == rows if self.null else 0 <= self.nulls < rows)
-
-
-def bounds_of_pages(walk: Walk, chunk: Chunk) -> list[PageBounds]:
-    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense, or that
-    counts other nulls than the chunk's statistics.
-    """
-    raw = walk.index(chunk, ModuleType.COLUMN_INDEX)
-    if raw is None:
-        return []
-    index = decode(ColumnIndex, raw)
-    null, lows, highs = index.null_pages or [], index.min_values or [], index.max_values or []
-    # Some writers without statistics call every page null, in REQUIRED columns too: only a count of nulls can prove it.
-    counts: list[int] | list[None] = [None] * len(null)
-    if index.null_counts and walk.footer.counts_nulls:
-        counts = index.null_counts
-        in_all = null_count(walk.meta(chunk), chunk.leaf) if chunk.leaf.definition else 0
-        if in_all is not None and sum(index.null_counts) != in_all:
-            return []
-    if not len(null) == len(lows) == len(highs) == len(counts):
-        return []
-    return [PageBounds(*one) for one in zip(null, lows, highs, counts, strict=True)]
 
 
 def indexed_pages(walk: Walk, chunk: Chunk) -> Pages | None:

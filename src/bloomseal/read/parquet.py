@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import Hint, UnsupportedError, UsageError
+from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import KeysAtHand, need_verified
 from ..core.parquet.schema import Leaf, Schema
@@ -26,7 +27,7 @@ from ..storage.formats import Format
 from ..storage.lent import lend
 from .file import RowGroupInfo, SealedFile, Values
 from .plan import Asked, ReadPlan, ReadStats, likeness
-from .prune import RuledOut, Survivors, ruled_out, survivors
+from .prune import RowGroupSelection, ruled_out, select_row_groups
 from .verdict import Hits
 
 if TYPE_CHECKING:
@@ -150,11 +151,11 @@ class ParquetFile(SealedFile):
                     maybe = asked.check(bloom_filter)
                 yield Hits(maybe, False)
 
-    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> Survivors:
+    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column).index
         self._refuse_clear([leaf], None)
-        return survivors(self._walk, leaf, keys, self._filter, groups)
+        return select_row_groups(self._walk, leaf, keys, groups)
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything. As `filters` it also
@@ -192,8 +193,7 @@ class ParquetFile(SealedFile):
         if (proof := self.rules_out(plan, part, left)) is None:
             plan.left[part] = left
             return False
-        by_filter = proof is RuledOut.BY_FILTER
-        plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
+        plan.stats.exclude([proof])
         return True
 
     def scan_part(self, plan: Any, part: int) -> pa.Table | None:
@@ -223,7 +223,7 @@ class ParquetFile(SealedFile):
             plan.stats.count(rows=table.num_rows)
             yield table
 
-    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
+    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> Exclusion | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see
         `ruled_out`.
 
@@ -232,7 +232,7 @@ class ParquetFile(SealedFile):
         """
         if plan.predicate is None:
             return None
-        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
+        return ruled_out(self._walk, row_group, plan.predicate, lambda: (lend(0), lend(1)), left)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Open every module that the keys can open; with `filters` ask each filter for all values of its column

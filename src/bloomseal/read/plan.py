@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
 from ..core.cached import cached_property
+from ..core.exclusion import Exclusion, Reason
 from ..core.forked import new_lock
 from ..core.parquet.layout import FileMeta
 from ..core.parquet.walk import Walk
@@ -24,6 +26,12 @@ _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
 _REMEMBERED = 64
 _COUNTING = new_lock()
+_COUNTERS: Final = {
+    Reason.CONDITION: "pruned_by_statistics",
+    Reason.STATISTICS: "pruned_by_statistics",
+    Reason.FILTER: "pruned_by_filter",
+    Reason.INDEX: "pruned_by_index",
+}
 
 
 @dataclass(slots=True)
@@ -48,6 +56,13 @@ class ReadStats:
         """Count another read's in."""
         for one in fields(other):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def exclude(self, exclusions: Iterable[Exclusion], row_groups: int = 1) -> None:
+        """Count what is left out, each exclusion as so many row groups."""
+        self.count(**{
+            name: row_groups * number
+            for name, number in Counter(_COUNTERS[one.reason] for one in exclusions).items()
+        })  # fmt: skip
 
     def count(self, **more: int) -> None:
         """Add to these counts. Threads share a plan, and adding takes more than one step."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.parquet.statistics import all_null, bounds, no_nulls
-from ..core.parquet.walk import Chunk, Walk
+import pyarrow as pa
+
+from ..core.exclusion import Exclusion, Reason, by_condition, by_filter, by_statistics
+from ..core.parquet.statistics import bounds
+from ..core.parquet.walk import Walk
 from ..core.sbbf import SplitBlockBloomFilter
-from ..core.thrift.structs import ColumnMetaData
+from ..core.storage.source import Scratch
 from ..format.calendar import need_one_calendar
 from ..sbbf import KeySet
 from ..storage.baton import waiting
@@ -18,123 +20,133 @@ from ..storage.baton import waiting
 if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term
 
-__all__ = ["RuledOut", "Survivors", "ruled_out", "survivors"]
+__all__ = ["RowGroupSelection", "ruled_out", "select_row_groups"]
 
-FilterOf = Callable[[Chunk], SplitBlockBloomFilter | None]
-
-
-class RuledOut(StrEnum):
-    """What proved that a row group holds no row asked for."""
-
-    BY_STATISTICS = "statistics"
-    BY_FILTER = "filter"
+Lender = Callable[[], tuple[Scratch, Scratch]]
 
 
 @dataclass(frozen=True, slots=True)
-class Survivors:
-    """The row groups in which a value of a set may be, and how the others were ruled out.
+class RowGroupSelection:
+    """The row groups that are left, and why each of the others is not.
 
     Attributes:
-        row_groups: their indexes.
-        seen: row groups in the file.
-        by_statistics, by_filter: ruled out.
-        without_filter: among the survivors, those that no filter could be asked about.
+        row_groups: ascending.
+        excluded: those that were ruled out.
+        without_filter: among the ones left, those that no filter could be asked about.
     """
 
     row_groups: tuple[int, ...]
-    seen: int
-    by_statistics: int
-    by_filter: int
-    without_filter: int
+    excluded: Mapping[int, Exclusion] = field(default_factory=dict)
+    without_filter: int = 0
+
+    def ruled_out_by(self, *reasons: Reason) -> int:
+        """How many were ruled out for these reasons."""
+        return sum(one.reason in reasons for one in self.excluded.values())
+
+    @property
+    def by_statistics(self) -> int:
+        return self.ruled_out_by(Reason.STATISTICS, Reason.CONDITION)
+
+    @property
+    def by_filter(self) -> int:
+        return self.ruled_out_by(Reason.FILTER)
 
 
 def ruled_out(
-    walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf, values_left: Left | None = None
-) -> RuledOut | None:
+    walk: Walk, group: int, predicate: Predicate, lend: Lender | None = None, values_left: Left | None = None
+) -> Exclusion | None:
     """What rules a row group out; None where nothing does. No filter is opened before all statistics are asked.
 
     Args:
-        filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
+        lend: memory for a filter; each is asked before the next is opened.
         values_left: filled with what bounds and filters leave of many values, so that rows are compared with those
             alone.
     """
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
     # All are opened: whether a column without a key is refused must not depend on what is in the others.
-    metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
+    for chunk in chunks.values():
+        walk.meta(chunk)
     need_one_calendar(walk, group, (chunk.leaf for chunk in chunks.values()))
-    ordered = walk.footer.ordered
-    left = [
-        conjunction
-        for conjunction in predicate.any_of
-        if not any(_outside(metas[term.leaf.index], ordered[term.leaf.index], term) for term in conjunction)
-    ]
-    if not left:
-        return RuledOut.BY_STATISTICS
-    known: dict[int, bool] = {}
 
-    def absent(term: Term) -> bool:
-        if not term.by_equality:
-            return False
-        if id(term) not in known:
-            # All terms that ask this filter ask now: the next filter may take its memory.
-            terms = [
-                other
-                for conjunction in left
-                for other in conjunction
-                if other.leaf.index == term.leaf.index and other.by_equality
-            ]
-            # Of many values, some are often in every row group: then filters rule out nothing, and are only a price.
-            worth = any(other.keys is None or not other.keys.quick or other.filters.due for other in terms)
-            bloom_filter = filter_of(chunks[term.leaf.index]) if worth else None
-            for other in terms:
-                known[id(other)] = none_of(other, bloom_filter)
-                if bloom_filter is not None and other.keys is not None:
-                    other.filters.told(known[id(other)])
-        return known[id(term)]
+    def outside(way: Sequence[Term]) -> Exclusion | None:
+        found = (by_statistics(walk, chunks[term.leaf.index], term) for term in way)
+        return next((one for one in found if one is not None), None)
 
-    def none_of(term: Term, bloom_filter: SplitBlockBloomFilter | None) -> bool:
-        index = term.leaf.index
-        if (keys := term.keys) is None:
-            return bloom_filter is not None and term.probe_set is not None and term.probe_set.none_in(bloom_filter)
-        if bloom_filter is None and keys.quick:
-            return False
+    ways = [(way, outside(way)) for way in predicate.any_of]
+    left = [way for way, excluded in ways if excluded is None]
+    known: dict[int, Exclusion | None] = {}
+
+    def absent(way: Sequence[Term]) -> Exclusion | None:
+        for term in way:
+            if not term.by_equality:
+                continue
+            if id(term) not in known:
+                # All terms that ask this filter ask now: the next filter may take its memory.
+                column = term.leaf.index
+                same = [one for other in left for one in other if one.leaf.index == column and one.by_equality]
+                known.update(zip(map(id, same), ask(column, same), strict=True))
+            if (excluded := known[id(term)]) is not None:
+                return excluded
+        return None
+
+    def ask(column: int, terms: Sequence[Term]) -> Sequence[Exclusion | None]:
+        chunk = chunks[column]
+        between = bounds(walk.meta(chunk), chunk.leaf, walk.footer.ordered[column])
+        asked = [_Among(term, between) for term in terms]
+        # Of many values, some are often in every row group: then filters rule out nothing, and are only a price.
+        due = any(term.keys is None or not term.keys.quick or term.filters.due for term in terms)
+        answers = by_filter(walk, chunk, asked, lend() if lend is not None else None) if due else None
+        for number, (term, one) in enumerate(zip(terms, asked, strict=True)):
+            if term.keys is None:
+                continue
+            if answers is not None:
+                term.filters.told(answers[number] is not None)
+            elif not term.keys.quick:
+                one.narrow(term.keys, None)
+            if values_left is not None and one.left is not None:
+                values_left[id(term)] = one.left
+        return answers or [None] * len(terms)
+
+    return by_condition(excluded or absent(way) for way, excluded in ways)
+
+
+@dataclass(slots=True)
+class _Among:
+    """The values of a term, and which of them a row group leaves of many."""
+
+    term: Term
+    between: tuple[bytes, bytes] | None
+    left: pa.Array | None = None
+
+    def none_in(self, bloom_filter: SplitBlockBloomFilter) -> bool:
+        if (keys := self.term.keys) is not None:
+            return not self.narrow(keys, bloom_filter) and not keys.undecided
+        return self.term.probe_set is not None and self.term.probe_set.none_in(bloom_filter)
+
+    def narrow(self, keys: KeySet, bloom_filter: SplitBlockBloomFilter | None) -> int:
         with waiting():
-            count, values = keys.left(bounds(metas[index], term.leaf, ordered[index]), bloom_filter)
-        if values_left is not None and values is not None:
-            values_left[id(term)] = values
-        return bloom_filter is not None and not keys.undecided and not count
-
-    return RuledOut.BY_FILTER if all(any(map(absent, conjunction)) for conjunction in left) else None
+            count, self.left = keys.left(self.between, bloom_filter)
+        return count
 
 
-def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
-    """Do the statistics prove that no value satisfies the term?"""
-    if term.op == "null":
-        return no_nulls(meta, term.leaf)
-    low_high = bounds(meta, term.leaf, ordered)
-    return (low_high is not None and term.outside(*low_high)) or all_null(meta, term.leaf)
-
-
-def survivors(
-    walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf, groups: Sequence[int] | None = None
-) -> Survivors:
-    """Ask every row group, or these. Of a big set a filter is asked only for what lies between the least and the
-    greatest value.
+def select_row_groups(walk: Walk, leaf: int, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:
+    """Ask every row group, or these, for a set of values. Of a big one a filter is asked only for what lies between the
+    least and the greatest value.
     """
-    ordered = walk.footer.ordered[leaf]
-    kept, by_statistics, by_filter, without = [], 0, 0, 0
+    kept, excluded, without = [], {}, 0
     for group in range(len(walk.footer.row_groups)) if groups is None else groups:
         chunk = walk.chunk(group, leaf)
         meta = walk.meta(chunk)
         need_one_calendar(walk, group, [chunk.leaf])
-        asked = keys.between(*(bounds(meta, chunk.leaf, ordered) or (None, None)))
-        if all_null(meta, chunk.leaf) or not (keys.undecided or len(asked)):
-            by_statistics += 1
-            continue
-        bloom_filter = None if keys.undecided else filter_of(chunk)
-        if bloom_filter is not None and not bloom_filter.check_hashes(asked).any():
-            by_filter += 1
+        found = by_statistics(walk, chunk, keys) if len(keys) or keys.undecided else by_condition(())
+        answers = None
+        if found is None and not keys.undecided:
+            asked = keys.within(bounds(meta, chunk.leaf, walk.footer.ordered[leaf]))
+            if (answers := by_filter(walk, chunk, [asked])) is not None:
+                (found,) = answers
+        if found is not None:
+            excluded[group] = found
             continue
         kept.append(group)
-        without += bloom_filter is None
-    return Survivors(tuple(kept), len(walk.footer.row_groups), by_statistics, by_filter, without)
+        without += answers is None
+    return RowGroupSelection(tuple(kept), excluded, without)

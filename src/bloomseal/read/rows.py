@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import FormatError
+from ..core.exclusion import by_page_index, by_page_search
 from ..core.parquet.page import Page
 from ..core.parquet.walk import Chunk, Walk
 from ..core.storage.source import Scratch
 from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
 from ..storage.lent import leased
-from .page_places import Pages, Rows, Spans, bounds_of_pages, indexed_pages
+from .page_places import Pages, Rows, Spans, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
 from .thin import thinned
@@ -195,21 +196,19 @@ class _RowGroup:
         """The rows that the column index leaves in question."""
         every: Spans = [(0, self._num_rows)]
         leaf = term.leaf.index
-        if not self._walk.footer.ordered[leaf]:
+        if not term.by_pages or not (term.keys is None or term.pages.due):
             return every
-        asks = term.by_pages and (term.keys is None or term.pages.due)
-        listed = bounds_of_pages(self._walk, self._walk.chunk(self._row_group, leaf)) if asks else []
-        ruled_out = [one.ruled_out(term) for one in listed]
-        if asks and term.keys is not None:
-            term.pages.told(any(ruled_out))
-        pages = self._pages(leaf) if any(ruled_out) else None
-        if pages is None or len(ruled_out) != len(pages.offsets):
+
+        def rows_of_pages() -> list[int] | None:
+            return None if (pages := self._pages(leaf)) is None else [end - first for first, end in pages.spans]
+
+        excluded = by_page_index(self._walk, self._walk.chunk(self._row_group, leaf), term, rows_of_pages)
+        if term.keys is not None:
+            term.pages.told(bool(excluded))
+        pages = self._pages(leaf) if excluded else None
+        if pages is None:
             return every
-        spans = [pages.span(page) for page in range(len(listed))]
-        # Whoever counts more nulls than a page has rows, or fewer on a page of nulls, did not look.
-        if not all(one.fits(end - first) for (first, end), one in zip(spans, listed, strict=True)):
-            return every
-        return _merged(span for span, out in zip(spans, ruled_out, strict=True) if not out)
+        return _merged(span for span, one in zip(pages.spans, excluded, strict=True) if one is None)
 
     def _holding(self, term: Term, within: Spans) -> Spans | None:
         """The rows, of those `within`, on pages that could hold the term's values; None where a search does not pay."""
@@ -224,7 +223,7 @@ class _RowGroup:
         for first, end, page in self._shown(chunk, within):
             if page.ordinal >= 0:
                 places.append((page.offset, page.length, first))
-            if not search.could_hold(page):
+            if by_page_search(chunk, page, search.could_hold) is not None:
                 continue
             opened[page.ordinal] = page
             if page.ordinal >= 0:

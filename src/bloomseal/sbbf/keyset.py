@@ -148,6 +148,20 @@ class KeySet:
         """
         return self._hashes[self._between(low, high)]
 
+    @property
+    def op(self) -> str:
+        """What bounds are asked of a column: that it equals any of the values."""
+        return "in"
+
+    def outside(self, low: bytes, high: bytes) -> bool:
+        """Whether no value lies between two bounds in plain encoding, both inclusive."""
+        inside = self._between(low, high)
+        return not self.undecided and not len(self._hashes[inside])
+
+    def within(self, bounds: tuple[bytes, bytes] | None) -> ProbeSet:
+        """The values that may lie between two bounds, as a filter is asked for them."""
+        return ProbeSet(self.between(*(bounds or (None, None))))
+
     def left(
         self, bounds: tuple[bytes, bytes] | None, bloom_filter: SplitBlockBloomFilter | None
     ) -> tuple[int, pa.Array | None]:

@@ -354,7 +354,7 @@ class SealedTable(ShownInNotebooks):
 
         def one(number: int) -> tuple[str, bool, list[Hits]]:
             told = known.get(number)
-            if told is not None and told.maybe is None:
+            if told is not None and told.excluded is not None:
                 return self.files[number], told.has, [absent] * told.groups
             with self._parts.open_named(number) as file:
                 has = file.has(column)

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..sbbf import ColumnType, encode_value
 from ..sbbf.order import Comparable, comparable, interval
 from ..thrift.structs import ColumnMetaData, Statistics
 from .schema import Leaf
 
-__all__ = ["all_null", "asked", "bounds", "has_values", "no_nulls", "null_count", "outside"]
+__all__ = ["PartBounds", "all_null", "asked", "bounds", "has_values", "null_count", "outside", "part_bounds"]
+
+
+class PartBounds(NamedTuple):
+    """What is believed of the values of a part: of a row group, a page, a stripe.
+
+    Attributes:
+        only_nulls, no_nulls: both False where nobody knows.
+        between: the least and the greatest value that is not NaN, in plain encoding; None: no bounds.
+    """
+
+    only_nulls: bool = False
+    no_nulls: bool = False
+    between: tuple[bytes, bytes] | None = None
+
+
+def part_bounds(meta: ColumnMetaData, leaf: Leaf, ordered: bool) -> PartBounds:
+    """What statistics prove about a column chunk. `ordered`: see `Footer.ordered`."""
+    return PartBounds(all_null(meta, leaf), _no_nulls(meta, leaf), bounds(meta, leaf, ordered))
 
 
 def all_null(meta: ColumnMetaData, leaf: Leaf) -> bool:
@@ -29,7 +47,7 @@ def has_values(meta: ColumnMetaData, leaf: Leaf) -> bool:
     return found is not None and found.min_value is not None and found.max_value is not None
 
 
-def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
+def _no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
     """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all. Inside a
     struct writers count the nulls of the field, and some leave out those of the struct, which are nulls of it, too.
     """

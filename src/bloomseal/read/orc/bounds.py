@@ -5,9 +5,10 @@ compare themselves with. Nobody authenticates them; where a writer is known to g
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...core.parquet.schema import Leaf
+from ...core.parquet.statistics import PartBounds
 from ...core.writers import Claim
 from ...orc import Column
 from ...orc.asking.trust import timestamps_untrusted
@@ -16,7 +17,7 @@ from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import INTEGER_BITS, MOMENTS, Kind
 from ...orc.tail import Tail
 
-__all__ = ["NOTHING_SAID", "Said", "said"]
+__all__ = ["bounds_of_part"]
 
 _SURE_FROM: Final = -2_208_988_800_000
 """1900-01-01 in milliseconds: before it writers differ in calendars and local mean times."""
@@ -25,23 +26,7 @@ _SLACK: Final = 2 * 3_600_000
 _LONGEST_NUMBER: Final = 200
 
 
-class Said(NamedTuple):
-    """What statistics say of a column's values.
-
-    Attributes:
-        only_nulls, no_nulls: both False where nobody knows.
-        between: the least and the greatest value that is not NaN, in plain encoding; None: no bounds.
-    """
-
-    only_nulls: bool = False
-    no_nulls: bool = False
-    between: tuple[bytes, bytes] | None = None
-
-
-NOTHING_SAID: Final = Said()
-
-
-def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str) -> Said:
+def bounds_of_part(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str) -> PartBounds:
     """Take a ``ColumnStatistics`` apart.
 
     Args:
@@ -50,12 +35,12 @@ def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zon
         zone: the stripe's writer time zone.
     """
     if statistics is None:
-        return NOTHING_SAID
+        return PartBounds()
     values = signed(statistics.number(1))
     nulls = statistics.number(10, 1)
     # A null struct is no null to what is inside it.
     no_nulls = not nulls and len(leaf.path) == 1 and values > 0
-    return Said(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone))
+    return PartBounds(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone))
 
 
 def _between(

@@ -30,9 +30,10 @@ from ...storage.places import FilePlace
 from ..file import RowGroupInfo, SealedFile, Values, opened
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
+from ..prune import RowGroupSelection
 from ..verdict import Hits
 from .columns import Columns, columns_of
-from .prune import Pruned, ruled_out
+from .prune import ruled_out
 from .rows import decoded, neighbourhoods, row_groups, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
@@ -68,7 +69,7 @@ class OrcPlan:
     stripe_bytes: list[int]
     stats: ReadStats = field(default_factory=ReadStats)
     bytes_read: int = 0
-    left: dict[int, Pruned] = field(default_factory=dict)
+    left: dict[int, RowGroupSelection] = field(default_factory=dict)
 
     def size_of(self, part: int) -> int:
         """Roughly the bytes of one stripe, as stored."""
@@ -221,13 +222,13 @@ class OrcFile(OrcLayout, SealedFile):
     def skips(self, plan: Any, part: int) -> bool:
         assert isinstance(plan, OrcPlan)  # noqa: S101
         left = self.pruned(plan, part)
-        if left.kept:
+        if left.row_groups:
             plan.left[part] = left
             return False
         self.scan_part(plan, part, left)  # which counts
         return True
 
-    def scan_part(self, plan: Any, part: int, left: Pruned | None = None) -> pa.Table | None:
+    def scan_part(self, plan: Any, part: int, left: RowGroupSelection | None = None) -> pa.Table | None:
         """The matching rows of one stripe; None where there are none. Counts into ``plan.stats``. `left`: of `pruned`,
         where that was asked before.
         """
@@ -238,19 +239,19 @@ class OrcFile(OrcLayout, SealedFile):
                 table = self._decoded(plan, part, plan.wanted)
         else:
             left = left or plan.left.pop(part, None) or self.pruned(plan, part)
-            plan.stats.count(pruned_by_statistics=left.by_statistics, pruned_by_filter=left.by_filter)
-            if not left.kept:
+            plan.stats.exclude(left.excluded.values())
+            if not left.row_groups:
                 return None
-            plan.stats.count(decoded=len(left.kept))
+            plan.stats.count(decoded=len(left.row_groups))
             with waiting():
-                found = self._matching(plan, part, left.kept)
+                found = self._matching(plan, part, left.row_groups)
             if found is None:
                 return None
             table = found
         plan.stats.count(rows=table.num_rows)
         return table.select(plan.order)
 
-    def pruned(self, plan: Any, part: int) -> Pruned:
+    def pruned(self, plan: Any, part: int) -> RowGroupSelection:
         """The row groups of a stripe that statistics and filters leave.
 
         Raises:
@@ -258,7 +259,7 @@ class OrcFile(OrcLayout, SealedFile):
         """
         assert isinstance(plan, OrcPlan)  # noqa: S101
         if plan.predicate is None:
-            return Pruned(list(range(self.stripes[part].num_row_groups)))
+            return RowGroupSelection(tuple(range(self.stripes[part].num_row_groups)))
         return ruled_out(self, part, plan.predicate, self._columns.stored)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:

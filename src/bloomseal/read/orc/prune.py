@@ -7,13 +7,14 @@ filters leave a row group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import UsageError
+from ...core.exclusion import Exclusion, by_bounds, by_condition, by_orc_filters
+from ...core.parquet.statistics import PartBounds
 from ...orc import Column
 from ...orc.asking.values import Asked
 from ...orc.layout import OrcLayout
@@ -21,27 +22,15 @@ from ...orc.protobuf import Message
 from ...orc.statistics import GroupStatistics
 from ...storage.lent import leased
 from ..predicate.predicate import Predicate, Term
-from .bounds import Said, said
+from ..prune import RowGroupSelection
+from .bounds import bounds_of_part
 
-__all__ = ["Pruned", "ruled_out"]
+__all__ = ["ruled_out"]
 
 Bools = npt.NDArray[np.bool_]
 
 
-class Pruned(NamedTuple):
-    """What is left of a stripe.
-
-    Attributes:
-        kept: row groups, ascending.
-        by_statistics, by_filter: how many of the others each ruled out.
-    """
-
-    kept: list[int]
-    by_statistics: int = 0
-    by_filter: int = 0
-
-
-def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> Pruned:
+def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> RowGroupSelection:
     """Ask the stripe's statistics, then its filters, then the statistics of the row groups that are left.
 
     Args:
@@ -51,25 +40,11 @@ def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mappin
         FormatError: an index or a filter is broken.
     """
     asking = _Asking(file, stripe, stored)
-    count = file.stripes[stripe].num_row_groups
-    ways = [way for way in predicate.any_of if not any(asking.outside_stripe(term) for term in way)]
-    unfiltered = [_left(np.ones(count, np.bool_), way, asking.maybe_in) for way in ways]
-    alive = [_left(left, way, asking.not_outside) for left, way in zip(unfiltered, ways, strict=True)]
-    by_filter = count - int(_any_of(unfiltered).sum()) if ways else 0
-    kept = np.flatnonzero(_any_of(alive)).tolist()
-    return Pruned(kept, count - by_filter - len(kept), by_filter)
-
-
-def _any_of(each: list[Bools]) -> Bools:
-    return np.asarray(np.logical_or.reduce(each), np.bool_) if each else np.zeros(0, np.bool_)
-
-
-def _left(left: Bools, way: list[Term], ask: Callable[[Term, Bools], Bools | None]) -> Bools:
-    """The row groups among those of `left` in which all terms are possible."""
-    for term in way:
-        if left.any() and (found := ask(term, left)) is not None:
-            left = left & found
-    return left
+    ways = [asking.excluded_by(way) for way in predicate.any_of]
+    every = range(file.stripes[stripe].num_row_groups)
+    found = ((group, by_condition(way.get(group) for way in ways)) for group in every)
+    excluded = ways[0] if len(ways) == 1 else {group: one for group, one in found if one is not None}
+    return RowGroupSelection(tuple(group for group in every if group not in excluded), excluded)
 
 
 class _Asking:
@@ -79,32 +54,41 @@ class _Asking:
         self._file, self._stripe, self._stored = file, stripe, stored
         self._zone = file.index(stripe).writer_timezone
         self._statistics: dict[int, GroupStatistics | None] = {}
-        self._groups: dict[int, dict[int, Said]] = {}
+        self._groups: dict[int, dict[int, PartBounds]] = {}
         self._filters: dict[int, Bools | None] = {}
 
-    def outside_stripe(self, term: Term) -> bool:
-        """Do the stripe's statistics prove that no value satisfies the term?"""
-        column = self._stored[term.leaf.index]
-        found = self._file.stripe_statistics(self._stripe, column)
-        return _outside(term, self._said(term, column, found))
+    def excluded_by(self, way: Sequence[Term]) -> dict[int, Exclusion]:
+        """The row groups in which some term of a conjunction is impossible."""
+        count = self._file.stripes[self._stripe].num_row_groups
+        for term in way:
+            column = self._stored[term.leaf.index]
+            bounds = self._bounds(term, column, self._file.stripe_statistics(self._stripe, column))
+            if (found := by_bounds(bounds, term, column.name)) is not None:
+                return dict.fromkeys(range(count), found)
+        possible = np.ones(count, np.bool_)
+        for term in way:
+            if possible.any() and (found_in := self._maybe_in(term)) is not None:
+                possible &= found_in
+        excluded = by_orc_filters(possible)
+        for term in way:
+            excluded |= self._outside(term, [group for group in range(count) if group not in excluded])
+        return excluded
 
-    def not_outside(self, term: Term, left: Bools) -> Bools | None:
-        """The row groups of `left` in which their statistics leave the term possible; None: all."""
+    def _outside(self, term: Term, groups: Sequence[int]) -> dict[int, Exclusion]:
+        """Those of the row groups whose statistics leave the term impossible."""
         column = self._stored[term.leaf.index]
-        if column.id not in self._statistics:
+        if groups and column.id not in self._statistics:
             self._statistics[column.id] = self._file.statistics(self._stripe, column)
-        if (statistics := self._statistics[column.id]) is None:
-            return None
-        asked = np.flatnonzero(left).tolist()
+        if not groups or (statistics := self._statistics[column.id]) is None:
+            return {}
         known = self._groups.setdefault(column.id, {})
-        new = [group for group in asked if group not in known]
+        new = [group for group in groups if group not in known]
         for group, one in zip(new, self._file.parsed(self._stripe, column, statistics, new), strict=True):
-            known[group] = self._said(term, column, one)
-        found = left.copy()
-        found[asked] = [not _outside(term, known[group]) for group in asked]
-        return found
+            known[group] = self._bounds(term, column, one)
+        found = ((group, by_bounds(known[group], term, column.name)) for group in groups)
+        return {group: one for group, one in found if one is not None}
 
-    def maybe_in(self, term: Term, left: Bools) -> Bools | None:  # noqa: ARG002
+    def _maybe_in(self, term: Term) -> Bools | None:
         """The row groups whose filters leave the term possible; None: all."""
         if not term.by_equality:
             return None
@@ -137,11 +121,5 @@ class _Asking:
     def _hybrid(self) -> bool:
         return self._file.tail.hybrid_calendar
 
-    def _said(self, term: Term, column: Column, found: Message | None) -> Said:
-        return said(found, column, term.leaf, self._file.tail, self._zone)
-
-
-def _outside(term: Term, known: Said) -> bool:
-    if term.op == "null":
-        return known.no_nulls
-    return known.only_nulls or (known.between is not None and term.outside(*known.between))
+    def _bounds(self, term: Term, column: Column, found: Message | None) -> PartBounds:
+        return bounds_of_part(found, column, term.leaf, self._file.tail, self._zone)

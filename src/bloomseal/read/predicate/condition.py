@@ -7,9 +7,9 @@ is true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...core.errors import UsageError
 from .values import Values
@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
     from .expression import Call
 
-__all__ = ["OPERATORS", "AllOf", "AnyOf", "Compare", "Condition", "Expression", "Like", "Not", "flat", "shared"]
+__all__ = [
+    "OPERATORS",
+    "AllOf",
+    "AnyOf",
+    "Compare",
+    "Condition",
+    "Expression",
+    "Like",
+    "Not",
+    "Part",
+    "columns_of",
+    "fold",
+    "parts_of",
+    "shared",
+]
+
+T = TypeVar("T")
 
 OPERATORS: Final = {
     "=": "==",
@@ -51,6 +67,16 @@ class Compare:
     op: str
     values: Values
 
+    @property
+    def columns(self) -> list[str]:
+        """The column that it names."""
+        return [self.column]
+
+    @property
+    def by_equality(self) -> bool:
+        """Whether filters and indexes can be asked."""
+        return self.op in ("==", "in")
+
 
 @dataclass(frozen=True, eq=False)
 class Like:
@@ -59,6 +85,11 @@ class Like:
     column: str
     pattern: str
     escape: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        """The column that it names."""
+        return [self.column]
 
     def __repr__(self) -> str:
         return f"<Like {self.column} …>"
@@ -94,21 +125,75 @@ class Expression:
     expression: pc.Expression = field(repr=False)
     tree: Call
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it names."""
+        return [".".join(one.path) for one in self.tree.fields()]
 
-Condition = Compare | Like | Not | AllOf | AnyOf | Expression
+
+Part = Compare | Like | Expression
+Condition = Part | Not | AllOf | AnyOf
 
 
-def flat(condition: AllOf | AnyOf) -> list[Condition]:
-    """Its parts, those of parts of its own kind in their place: chains of any length are no deeper than one."""
-    found: list[Condition] = []
-    left: list[Condition] = [condition]
-    while left:
-        part = left.pop()
-        if type(part) is type(condition):
-            left += reversed(part.parts)
+def fold(
+    condition: Condition,
+    of_part: Callable[[Part, bool], T],
+    joined: Callable[[bool, list[T]], T],
+    decided: Callable[[bool, T], bool] = lambda _any_of, _found: False,
+) -> T:
+    """Work something out from the parts up, to any depth. Negations move to the parts (De Morgan, which three-valued
+    logic allows), so that only ``and`` and ``or`` join them.
+
+    Args:
+        of_part: what becomes of a part, or of its opposite.
+        joined: what becomes of several, any of which, or all of which, are to hold.
+        decided: whether one of several decides, so that the others are not looked at.
+    """
+    # Of each join: any or all of its parts; those that are left, the first last; what became of the others.
+    unfinished: list[tuple[bool, list[tuple[Condition, bool]], list[T]]] = []
+    node, negated = condition, False
+    while True:
+        if isinstance(node, Not):
+            node, negated = node.part, not negated
+            continue
+        if isinstance(node, AllOf | AnyOf):
+            any_of = isinstance(node, AnyOf) is not negated
+            parts = [(part, negated) for part in reversed(node.parts)]
+            if unfinished and unfinished[-1][0] is any_of:
+                unfinished[-1][1].extend(parts)
+            else:
+                unfinished.append((any_of, parts, []))
         else:
-            found.append(part)
+            result = of_part(node, negated)
+            if not unfinished:
+                return result
+            _add(unfinished[-1], result, decided)
+        while not unfinished[-1][1]:
+            any_of, _, results = unfinished.pop()
+            result = joined(any_of, results)
+            if not unfinished:
+                return result
+            _add(unfinished[-1], result, decided)
+        node, negated = unfinished[-1][1].pop()
+
+
+def _add(join: tuple[bool, list[Any], list[T]], result: T, decided: Callable[[bool, T], bool]) -> None:
+    any_of, left, results = join
+    results.append(result)
+    if decided(any_of, result):
+        left.clear()
+
+
+def parts_of(condition: Condition) -> list[tuple[Part, bool]]:
+    """All comparisons, and whether each is negated."""
+    found: list[tuple[Part, bool]] = []
+    fold(condition, lambda part, negated: found.append((part, negated)), lambda _any_of, _parts: None)
     return found
+
+
+def columns_of(condition: Condition) -> list[str]:
+    """The columns that it names, as it names them."""
+    return list(dict.fromkeys(name for part, _ in parts_of(condition) for name in part.columns))
 
 
 def shared(filters: Any) -> Condition:

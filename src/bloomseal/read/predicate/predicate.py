@@ -10,7 +10,8 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from ...core.parquet.statistics import asked
 from ...core.sbbf import encode_value
 from ...core.sbbf.encoding import unwrap
 from .compare import comparable, is_null
-from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, flat, shared
+from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Part, fold, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
 from .term import Left, Term, Ways, column_at
@@ -92,29 +93,6 @@ class _Pattern:
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """All of several tests, or any of them."""
-
-    parts: Sequence[_Test]
-    any_of: bool
-
-    @property
-    def leaves(self) -> Iterable[Leaf]:
-        return (leaf for part in self.parts for leaf in part.leaves)
-
-    @cached_property
-    def ways(self) -> Ways:
-        if self.any_of:
-            return _alternatives([way for part in self.parts for way in part.ways])
-        # Where a product would grow too much, the rows are still where one factor alone says that they are.
-        return functools.reduce(_product, (part.ways for part in self.parts))
-
-    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
-        join = pc.or_ if self.any_of else pc.and_
-        return functools.reduce(join, (part.holds(table, left) for part in self.parts))
-
-
-@dataclass(frozen=True)
 class _Evaluated:
     """An expression of pyarrow's: true where it says so."""
 
@@ -124,6 +102,20 @@ class _Evaluated:
 
     def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:  # noqa: ARG002
         return evaluate(self.expression, table)
+
+
+class _Join(Enum):
+    """What becomes of the last two masks."""
+
+    AND = "and"
+    OR = "or"
+
+
+class _Program(NamedTuple):
+    """A bound condition: in what order masks are made and joined, and its `Ways`."""
+
+    steps: list[_Test | _Join]
+    ways: Ways
 
 
 class Predicate:
@@ -145,13 +137,13 @@ class Predicate:
 
     def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
         self._of = schema.raw, int96_utc
-        self._test = _Binding(schema, int96_utc).bind(shared(filters))
-        self.any_of = self._test.ways
+        binding = _Binding(schema, int96_utc)
+        self._steps, self.any_of = fold(shared(filters), binding.bind, _joined)
 
     @cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves that it looks at, in schema order."""
-        unique = {leaf.index: leaf for leaf in self._test.leaves}
+        unique = {leaf.index: leaf for step in self._steps if not isinstance(step, _Join) for leaf in step.leaves}
         return [unique[index] for index in sorted(unique)]
 
     def suits(self, schema: Schema, *, int96_utc: bool = False) -> bool:
@@ -161,7 +153,8 @@ class Predicate:
     @property
     def alone(self) -> Term | None:
         """The one comparison that it is; None of any other condition."""
-        return self._test if isinstance(self._test, Term) else None
+        (first, *others) = self._steps
+        return first if isinstance(first, Term) and not others else None
 
     @property
     def few(self) -> bool:
@@ -177,10 +170,33 @@ class Predicate:
         # Not to_numpy, whose first call loads pandas where that is installed.
         parts = [
             np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
-            for chunk in self._test.holds(table, left).chunks
+            for chunk in self._holds(table, left).chunks
             if len(chunk)
         ]
         return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
+
+    def _holds(self, table: pa.Table, left: Left | None) -> pa.ChunkedArray:
+        masks: list[pa.ChunkedArray] = []
+        for step in self._steps:
+            if isinstance(step, _Join):
+                last = masks.pop()
+                masks[-1] = pc.or_(masks[-1], last) if step is _Join.OR else pc.and_(masks[-1], last)
+            else:
+                masks.append(step.holds(table, left))
+        return masks[0]
+
+
+def _joined(any_of: bool, parts: list[_Program]) -> _Program:
+    """All of several conditions, or any of them."""
+    if not parts:
+        raise UsageError("a condition without parts")
+    steps = parts[0].steps
+    for part in parts[1:]:
+        steps += [*part.steps, _Join.OR if any_of else _Join.AND]
+    if any_of:
+        return _Program(steps, _alternatives([way for part in parts for way in part.ways]))
+    # Where a product would grow too much, the rows are still where one factor alone says that they are.
+    return _Program(steps, functools.reduce(_product, (part.ways for part in parts)))
 
 
 def _product(some: Ways, others: Ways) -> Ways:
@@ -209,30 +225,22 @@ def _together(terms: list[Term]) -> Term:
 
 @dataclass(frozen=True)
 class _Binding:
-    """Conditions → tests on the columns of one schema. Negations move inward, which three-valued logic allows (De
-    Morgan).
-    """
+    """Parts of conditions → tests on the columns of one schema."""
 
     schema: Schema
     int96_utc: bool
 
-    def bind(self, condition: Condition, negated: bool = False) -> _Test:
-        match condition:
+    def bind(self, part: Part, negated: bool = False) -> _Program:
+        """A part, or its opposite."""
+        test: _Test
+        match part:
             case Compare():
-                return self._compare(condition, negated)
+                test = self._compare(part, negated)
             case Like():
-                return self._like(condition, negated)
-            case Not():
-                while isinstance(condition, Not):
-                    condition, negated = condition.part, not negated
-                return self.bind(condition, negated)
-            case AllOf() | AnyOf():
-                parts = [self.bind(part, negated) for part in flat(condition)]
-                if not parts:
-                    raise UsageError("a condition without parts")
-                return parts[0] if len(parts) == 1 else _Joined(parts, isinstance(condition, AnyOf) is not negated)
+                test = self._like(part, negated)
             case Expression():
-                return self._evaluated(condition, negated)
+                test = self._evaluated(part, negated)
+        return _Program([test], test.ways)
 
     def _compare(self, condition: Compare, negated: bool) -> Term:
         leaf, op = self._leaf(condition.column), condition.op
@@ -282,7 +290,7 @@ class _Binding:
 
     def _implied(self, tree: Call) -> Ways:
         condition = implied(tree, self.schema)
-        return [[]] if condition is None else self.bind(condition).ways
+        return [[]] if condition is None else fold(condition, self.bind, _joined).ways
 
 
 def implied(tree: Any, schema: Schema) -> Condition | None:

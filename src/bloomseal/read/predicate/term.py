@@ -16,7 +16,7 @@ from ...core.parquet.statistics import asked, outside
 from ...core.sbbf import ProbeSet, encode_value
 from ...core.sbbf.order import Comparable
 from ...sbbf import KeySet
-from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
+from .compare import all_plain, comparable, equal_any, nowhere, ordered, wanted
 from .values import Values
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class Term:
         return self.op in _BOUNDED or self.op == "valid"
 
     def outside(self, min_value: bytes, max_value: bytes) -> bool:
-        """Do bounds in plain encoding rule out every value between them?"""
+        """Whether bounds in plain encoding rule out every value between them."""
         if self.op not in _BOUNDED:
             return False
         if (keys := self.keys) is not None:
-            return not keys.undecided and not len(keys.between(min_value, max_value))
+            return keys.outside(min_value, max_value)
         op = "==" if self.op == "in" else self.op
         return all(outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked)
 
@@ -185,7 +185,7 @@ class Term:
         column = comparable(column)
         if self.op in ("==", "in"):
             return self._any(column, left)
-        if any(is_null(value) for value in self.values):
+        if self._shared.any_null:
             return nowhere(column)
         if self.op in ("!=", "not in"):
             return pc.and_(pc.is_valid(column), pc.invert(self._any(column)))

@@ -76,8 +76,16 @@ class Values(tuple[Any, ...]):
             return list(self)
         return [value for value in self if not stands_for_null(unwrap(value))]
 
+    @property
+    def any_null(self) -> bool:
+        """Whether one of them is null."""
+        return self.once("any null", lambda: len(self.known) < len(self))
+
     def __repr__(self) -> str:
         return f"<{len(self)} values>"
+
+    def __reduce__(self) -> Any:
+        return Values, (tuple(self),)
 
 
 def _listed(values: Any) -> Iterable[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.errors import UnsupportedError
+from ...core.exclusion import Exclusion, by_index
 from ...read.plan import ReadStats
 from ..opening import open_table_file
 from .sealed_keyset import place_of
@@ -126,7 +127,7 @@ class AskedIndexes:
             if found.stats.files_not_covered or (seen := found.sighting) is None:
                 raise replaced()
             self._need_pinned(names, [seen(number).state for number in range(len(names))])
-        gone = {names[number]: groups for _, of in found.gone for number, groups in of.items()}
+        gone = {names[number]: found.row_groups[number] for _, of in found.excluded for number in of}
         left = {names[number]: kept for number, kept in found.left.items()}
         return Left(left, gone, found.stats, Watched.of(files, found))
 
@@ -147,17 +148,16 @@ class AskedIndexes:
             raise replaced(names[0])
         return names
 
-    def may_read(self, kept: Kept | None, file: SealedFile) -> Sequence[int] | None:
-        """The row groups that indexes leave of an open file; None: all of them.
+    def excluded(self, kept: Kept | None, file: SealedFile) -> dict[int, Exclusion] | None:
+        """The row groups of an open file that indexes rule out; None where they can't be asked about it.
 
         Raises:
             UnsupportedError: the keys at hand are not all that could be in it.
         """
-        if kept is not None and kept.is_same(file):
-            return kept.groups
-        if self.pinned is not None:
+        found = None if kept is None else by_index(kept, file, file.num_row_groups, kept.groups)
+        if found is None and self.pinned is not None:
             raise replaced(file.path)
-        return None
+        return found
 
     @property
     def brief(self) -> AskedIndexes:

@@ -219,7 +219,7 @@ class Question:
                     if kind == sealed.column_type:
                         seen += list(_chances(file, leaf, keys))
                         answer = file.survivors(file.columns[leaf], keys)
-                        left, sampled = left + len(answer.row_groups), sampled + answer.seen
+                        left, sampled = left + len(answer.row_groups), sampled + file.num_row_groups
             except UsageError:
                 raise
             except BloomsealError as error:
@@ -301,9 +301,9 @@ def _asked(
     leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
     every = tuple(range(file.num_row_groups))
     # Filters of row groups that an index rules out are not opened.
-    allowed = indexes.may_read(kept, file)
-    groups = every if allowed is None else tuple(allowed)
-    told: dict[str, Any] = {"by_index": len(every) - len(groups), "identity": identity_of(file)}
+    by_index = indexes.excluded(kept, file) or {}
+    groups = tuple(group for group in every if group not in by_index)
+    told: dict[str, Any] = {"by_index": len(by_index), "identity": identity_of(file)}
     if leaf is None:
         return PrunedFile(file.path, groups, len(every), without_filter=len(groups), **told)
     kind = file.walk.footer.schema.leaves[leaf].type
@@ -311,7 +311,7 @@ def _asked(
         return None
     left = file.survivors(file.columns[leaf], keys, groups)
     return PrunedFile(
-        file.path, left.row_groups, left.seen, left.by_statistics, left.by_filter, left.without_filter, **told
+        file.path, left.row_groups, len(every), left.by_statistics, left.by_filter, left.without_filter, **told
     )
 
 

@@ -169,17 +169,16 @@ class Reading:
         stats.files += 1
         stats.row_groups += file.num_row_groups
         place = place_of(file, self.sealed.column, case_sensitive=False)
-        allowed = self.indexes.may_read(kept, file)
+        by_index = self.indexes.excluded(kept, file)
         # Keys are hashed for one type: a column of another can't be asked.
         if not self.prunes or place is None or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
             return range(file.num_row_groups)
-        if allowed is not None:
+        if by_index is not None:
             # A filter knows no more: an index errs in fewer row groups of a whole table than a filter in one of a file.
-            stats.pruned_by_index += file.num_row_groups - len(allowed)
-            return allowed
+            stats.exclude(by_index.values())
+            return [group for group in range(file.num_row_groups) if group not in by_index]
         left = file.survivors(file.columns[place], keys)
-        stats.pruned_by_statistics += left.by_statistics
-        stats.pruned_by_filter += left.by_filter
+        stats.exclude(left.excluded.values())
         return left.row_groups
 
     def _read(

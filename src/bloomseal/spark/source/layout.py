@@ -10,10 +10,12 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from ...core.errors import BloomsealError, FormatError, UnsupportedError
+from ...core.exclusion import Exclusion
 from ...core.parquet.schema import Leaf
 from ...core.sbbf import PhysicalType
 from ...read.file import SealedFile
-from .pushdown import Bound, Condition, bind
+from ...read.predicate.condition import AllOf, Compare
+from .pushdown import bind
 from .types import Convert, converter, file_schema, leaves_below, position_of, select
 
 if TYPE_CHECKING:
@@ -28,14 +30,15 @@ class Layout:
 
     Attributes:
         names: column of the frame → top-level name in the file; None where it has none, or none that can be read.
-        bound: the conditions on the file's own types.
+        condition: on the file's own types; None: there is none that is understood; or why no row of it can be kept.
         wanted: the leaves to read.
-        by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
+        by_rows: single rows are read. Not those of INT96, which must be decoded to microseconds, and not where nothing
+            is asked but whether they are null.
         asked: what the first file's plan asks of it, and of every other one.
     """
 
     names: dict[str, str | None]
-    bound: Bound
+    condition: AllOf | Exclusion | None
     wanted: list[Leaf]
     by_rows: bool
     converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class Layout:
     def of(
         cls,
         stored: Mapping[str, st.DataType],
-        conditions: Sequence[Condition],
+        conditions: Sequence[Compare],
         file: SealedFile,
         masked: frozenset[int],
     ) -> Layout:
@@ -69,18 +72,16 @@ class Layout:
             names[column] = lacking[column] if chosen else None
             wanted += chosen
         wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
-        bound = bind(conditions, stored, lacking, file.leaves, masked)
-        return cls(names, bound, wanted, all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted))
+        found = bind(conditions, stored, lacking, file.leaves, masked)
+        whole = all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted)
+        compared = [] if found is None or isinstance(found, Exclusion) else found.parts
+        compares = any(isinstance(one, Compare) and one.op not in ("null", "valid") for one in compared)
+        return cls(names, found, wanted, whole and compares)
 
     @property
     def columns(self) -> list[str] | None:
         """Dotted paths of what is read; None where nothing is."""
         return [leaf.name for leaf in self.wanted] or None
-
-    @property
-    def terms(self) -> list[Any] | None:
-        """The conditions, as `SealedFile.plan` takes them; None where there are none."""
-        return list(self.bound.terms) or None
 
     def _convert(self, column: str, kind: st.DataType, array: pa.ChunkedArray) -> list[pa.Array]:
         """A decoded column's chunks as Spark wants them."""

@@ -109,7 +109,7 @@ class Watched:
     @classmethod
     def of(cls, files: Files, found: Sifted) -> Watched:
         """Those that were ruled out."""
-        numbers = [number for _, gone in found.gone for number in gone]
+        numbers = [number for _, excluded in found.excluded for number in excluded]
         # What a log names stays what it is.
         if files.logged or found.sighting is None or not numbers:
             return cls()

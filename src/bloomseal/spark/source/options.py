@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ...keytools.kms.counters import Counters
     from ...read.file import SealedFile
+    from ...read.predicate.condition import Compare
     from .files.tree import Tree
-    from .pushdown import Condition
     from .stats import Metrics
 
 __all__ = ["Defaults", "SourceOptions", "choice", "positive"]
@@ -143,7 +143,7 @@ class SourceOptions:
     merge_schema: bool = False
     zone: str | None = None
     read_id: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Compare, ...] = ()
     catch_filters: bool = False
     use_index: str = "auto"
     trust: str = "auto"

@@ -10,32 +10,27 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import types as st
 
-from ...core.errors import UsageError
+from ...core.errors import BloomsealError, UsageError
+from ...core.exclusion import Exclusion, by_column
 from ...core.parquet.schema import Leaf, Schema
-from ...core.parquet.statistics import all_null, no_nulls
-from ...core.parquet.walk import Walk
 from ...core.sbbf import PhysicalType
-from ...core.thrift.structs import ColumnMetaData
+from ...format.leaves import leaves_of
+from ...read.predicate.condition import AllOf, Compare
 from ...read.predicate.like import successor
 from ...read.predicate.predicate import Predicate
+from ...read.predicate.values import Values
+from .types import arrow_type
 
-__all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]
+__all__ = ["admitted", "bind", "collated", "conditions", "from_text", "to_text"]
 
-_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _OPERATORS: Final = {
     "EqualTo": "==",
     "EqualNullSafe": "==",
@@ -48,48 +43,25 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _REPLACED: Final = "\ufffd"
 """What Spark hands to Python instead of bytes that are not UTF-8: which bytes were meant, nobody knows."""
 
-Term = tuple[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One thing that holds for every row that Spark will keep. The repr leaves the values out: they may be secrets.
-
-    Attributes:
-        path: the column, or a field inside structs.
-        op: ``== < <= > >= in``, or ``null`` and ``valid``, which have no values.
-        values: what it is compared with; never None.
+def conditions(filters: Iterable[Any]) -> list[Compare]:
+    """What Spark's filters (`pyspark.sql.datasource.Filter`) say, as far as it can rule out anything: comparisons with
+    values other than None, all of which hold for every row that Spark will keep.
     """
-
-    path: tuple[str, ...]
-    op: str
-    values: tuple[Any, ...] = ()
-
-    @property
-    def by_equality(self) -> bool:
-        """Can a filter or an index be asked?"""
-        return self.op in ("==", "in")
-
-    def __repr__(self) -> str:
-        return f"<Condition {'.'.join(self.path)} {self.op} …>"
-
-
-def conditions(filters: Iterable[Any]) -> list[Condition]:
-    """What Spark's filters (`pyspark.sql.datasource.Filter`) say, as far as it can rule out anything."""
     return [one for pushed in filters for one in _understood(pushed)]
 
 
-def to_text(asked: Iterable[Condition]) -> str:
+def to_text(asked: Iterable[Compare]) -> str:
     """Conditions as an option of the data source; `from_text` reads it."""
     told = [
-        [one.path, one.op, [[type(value).__name__, _WRITTEN[type(value)](value)] for value in one.values]]
+        [one.column, one.op, [[type(value).__name__, _WRITTEN[type(value)](value)] for value in one.values]]
         for one in asked
         if all(type(value) in _WRITTEN for value in one.values)
     ]
     return json.dumps(told)
 
 
-def from_text(text: str) -> tuple[Condition, ...]:
+def from_text(text: str) -> tuple[Compare, ...]:
     """What `to_text` wrote. No pickle: a table's options may be somebody else's.
 
     Raises:
@@ -97,8 +69,8 @@ def from_text(text: str) -> tuple[Condition, ...]:
     """
     try:
         return tuple(
-            Condition(tuple(path), str(op), tuple(_READ[kind](value) for kind, value in values))
-            for path, op, values in json.loads(text)
+            Compare(str(column), _KNOWN[op], Values(_READ[kind](value) for kind, value in values))
+            for column, op, values in json.loads(text)
         )
     except (ValueError, TypeError, KeyError, ArithmeticError):
         raise UsageError("the option conditions is not what bloomseal.spark.read writes") from None
@@ -126,27 +98,29 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _understood(pushed: Any) -> list[Condition]:
+_KNOWN: Final = {op: op for op in ("==", "<", "<=", ">", ">=", "in", "null", "valid")}
+
+
+def _understood(pushed: Any) -> list[Compare]:
     kind = type(pushed).__name__
     if kind == "Not":
         inner = type(pushed.child).__name__
         opposite = {"IsNull": "valid", "IsNotNull": "null"}.get(inner)
-        return [Condition(pushed.child.attribute, opposite)] if opposite else []
-    path = tuple(pushed.attribute)
+        return [Compare(".".join(pushed.child.attribute), opposite, Values(()))] if opposite else []
+    column = ".".join(pushed.attribute)
     if any(isinstance(one, str) and _REPLACED in one for one in _listed(getattr(pushed, "value", None))):
         return []
     if kind in ("IsNull", "IsNotNull"):
-        return [Condition(path, "null" if kind == "IsNull" else "valid")]
+        return [Compare(column, "null" if kind == "IsNull" else "valid", Values(()))]
     value = getattr(pushed, "value", None)
     if kind == "EqualNullSafe" and value is None:
-        return [Condition(path, "null")]
+        return [Compare(column, "null", Values(()))]
     if kind == "In" and isinstance(value, list | tuple):
-        return [Condition(path, "in", tuple(one for one in value if one is not None))]
+        return [Compare(column, "in", Values(one for one in value if one is not None))]
     if kind == "StringStartsWith" and isinstance(value, str) and value:
-        after = successor(value)
-        return [Condition(path, ">=", (value,)), *([Condition(path, "<", (after,))] if after else [])]
+        return [Compare(column, op, Values((end,))) for op, end in ((">=", value), ("<", successor(value))) if end]
     if kind in _OPERATORS and value is not None:
-        return [Condition(path, _OPERATORS[kind], (value,))]
+        return [Compare(column, _OPERATORS[kind], Values((value,)))]
     return []
 
 
@@ -154,76 +128,45 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-# Partition values -------------------------------------------------------------------------------------------------
-
-
-def admits(condition: Condition, value: Any, kind: st.DataType) -> bool:
-    """May a row with this partition value be kept? True where it is not known."""
-    if condition.op in ("null", "valid"):
-        return (value is None) is (condition.op == "null")
-    if value is None:
-        return False
-    if not all(_same_kind(one, value) for one in condition.values) or collated(kind):
-        return True
-    if condition.op in ("==", "in"):
-        return value in condition.values
-    return _COMPARE[condition.op](_ordered(value), _ordered(condition.values[0]))
-
-
-def _same_kind(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return not math.isnan(one) and not math.isnan(other)
-    if isinstance(one, dt.datetime) and isinstance(other, dt.datetime):
-        return (one.tzinfo is None) is (other.tzinfo is None)
-    return type(one) is type(other)
-
-
-def _ordered(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
 def collated(kind: st.DataType | None) -> bool:
     """Is it a text whose equality is another one than that of its bytes?"""
     return isinstance(kind, st.StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY"
 
 
+def admitted(asked: Sequence[Compare], columns: st.StructType, rows: Sequence[Sequence[Any]]) -> list[bool]:
+    """For each of these rows of partition values: may Spark keep a row that has them? True where it is not known."""
+    found = np.ones(len(rows), dtype=np.bool_)
+    for place, field in enumerate(columns.fields):
+        # A dotted name could also be that of a field inside a struct.
+        mine = [one for one in asked if one.column == field.name and "." not in field.name]
+        if not mine:
+            continue
+        try:
+            table = pa.table({field.name: pa.array([row[place] for row in rows], arrow_type(field.dataType))})
+            schema = leaves_of(table.schema)
+        except (BloomsealError, pa.ArrowException):
+            continue
+        (leaf,) = schema.leaves
+        for one in mine:
+            for part in _translated(one, field.dataType, leaf):
+                hits = np.zeros(len(rows), dtype=np.bool_)
+                hits[Predicate(part, schema).hits(table)] = True
+                found &= hits
+    return list(map(bool, found))
+
+
 # Files ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Bound:
-    """Conditions as one file has them.
-
-    Attributes:
-        impossible: no row of the file can be kept.
-        terms: for `SealedFile.plan`: ``(column, op, value)``, all of which must hold.
-        valid, null: leaves of which a row group must have a value, or a null.
-    """
-
-    impossible: bool = False
-    terms: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
-    valid: tuple[Leaf, ...] = ()
-    null: tuple[Leaf, ...] = ()
-
-    def rules_out(self, walk: Walk, row_group: int) -> bool:
-        """Do the numbers of nulls rule out a row group?"""
-
-        def meta(leaf: Leaf) -> ColumnMetaData:
-            return walk.meta(walk.chunk(row_group, leaf.index))
-
-        return any(all_null(meta(leaf), leaf) for leaf in self.valid) or any(
-            no_nulls(meta(leaf), leaf) for leaf in self.null
-        )
-
-
 def bind(
-    asked: Sequence[Condition],
+    asked: Sequence[Compare],
     wanted: Mapping[str, st.DataType],
     names: Mapping[str, str | None],
     schema: Schema,
     masked: frozenset[int],
-) -> Bound:
-    """Conditions, in the types in which Spark reads the columns, as conditions on a file's own types.
+) -> AllOf | Exclusion | None:
+    """Conditions, in the types in which Spark reads the columns, as a condition on a file's own types; None where
+    nothing is left of them, an exclusion where no row of the file can be kept.
 
     Args:
         wanted: the columns that are read from files, and their types.
@@ -231,33 +174,33 @@ def bind(
         schema: the file's.
         masked: leaves that are null for this reader. What is asked of them is left to Spark.
     """
-    terms: list[tuple[str, str, Any]] = []
-    valid: list[Leaf] = []
-    null: list[Leaf] = []
+    parts: list[Compare] = []
     for condition in asked:
-        top = condition.path[0]
-        if top not in wanted:
+        if (path := _path(condition.column, wanted)) is None:
             continue
-        if names[top] is None:
-            if condition.op != "null":
-                return Bound(impossible=True)
+        top, *inner = path
+        if (name := names[top]) is None:
+            if condition.op != "null" and (lacking := by_column(schema, [top])) is not None:
+                return lacking
             continue
-        leaf = _leaf(schema.leaves, (names[top] or "", *condition.path[1:]))
+        leaf = _leaf(schema.leaves, (name, *inner))
         if leaf is None or leaf.repeated or leaf.index in masked:
             continue
-        if condition.op in ("null", "valid"):
-            # Below a struct, statistics count its nulls too; only flat columns say it plainly.
-            if len(leaf.path) == 1:
-                (null if condition.op == "null" else valid).append(leaf)
-            continue
-        kind = _inner_type(wanted[top], condition.path[1:])
-        for op, value in _translated(condition, kind, leaf) if kind is not None else ():
+        kind = _inner_type(wanted[top], inner)
+        for part in _translated(condition, kind, leaf) if kind is not None else ():
             try:
-                Predicate([(leaf.name, op, value)], schema)
+                Predicate(part, schema)
             except UsageError:
                 continue
-            terms.append((leaf.name, op, value))
-    return Bound(False, tuple(terms), tuple(valid), tuple(null))
+            parts.append(part)
+    return AllOf(tuple(parts)) if parts else None
+
+
+def _path(column: str, wanted: Mapping[str, st.DataType]) -> list[str] | None:
+    """The path of a column by its dotted name; None where no column is wanted that it could be, or several are."""
+    found = [name for name in wanted if column == name or column.startswith(f"{name}.")]
+    rest = column.removeprefix(found[0]).split(".")[1:] if len(found) == 1 else []
+    return [found[0], *rest] if len(found) == 1 else None
 
 
 def _leaf(leaves: Sequence[Leaf], path: tuple[str, ...]) -> Leaf | None:
@@ -274,20 +217,23 @@ def _inner_type(kind: st.DataType, path: Sequence[str]) -> st.DataType | None:
     return kind
 
 
-def _translated(condition: Condition, kind: st.DataType, leaf: Leaf) -> list[Term]:
+def _translated(condition: Compare, kind: st.DataType, leaf: Leaf) -> list[Compare]:
     """What the condition means for the file's type; empty where it could mean anything else than Spark means by it."""
+    op, values = condition.op, condition.values
+    if op in ("null", "valid"):
+        # Below a struct, statistics count its nulls too; only flat columns say it plainly.
+        return [Compare(leaf.name, op, values)] if len(leaf.path) == 1 else []
     check = _CHECKS.get(type(kind))
     if check is None or not check(leaf, condition) or collated(kind):
         return []
-    op, values = condition.op, condition.values
     if leaf.type.kind == "timestamp" and leaf.type.logical is not None and leaf.type.logical.unit == "ns":
-        return _floored(op, values)
+        return [Compare(leaf.name, op, Values((value,))) for op, value in _floored(op, values)]
     if isinstance(kind, st.StringType) and leaf.type.kind == "":
-        values = tuple(value.encode() for value in values)
-    return [(op, list(values) if op == "in" else values[0])]
+        values = Values(value.encode() for value in values)
+    return [Compare(leaf.name, op, values)]
 
 
-def _floored(op: str, values: tuple[Any, ...]) -> list[Term]:
+def _floored(op: str, values: Sequence[Any]) -> list[tuple[str, Any]]:
     """Nanoseconds are read as microseconds, so that equality asks for a range of them."""
     if op == "in":
         return [(">=", min(values)), ("<", max(values) + _MICROSECOND)] if values else []
@@ -302,18 +248,18 @@ def _floored(op: str, values: tuple[Any, ...]) -> list[Term]:
     return [(op, value)]
 
 
-def _of(kind: type, also: Callable[[Leaf, Condition], bool]) -> Callable[[Leaf, Condition], bool]:
-    def check(leaf: Leaf, condition: Condition) -> bool:
+def _of(kind: type, also: Callable[[Leaf, Compare], bool]) -> Callable[[Leaf, Compare], bool]:
+    def check(leaf: Leaf, condition: Compare) -> bool:
         return all(type(value) is kind for value in condition.values) and also(leaf, condition)
 
     return check
 
 
-def _is_int(leaf: Leaf, condition: Condition) -> bool:  # noqa: ARG001
+def _is_int(leaf: Leaf, condition: Compare) -> bool:  # noqa: ARG001
     return leaf.type.physical in (PhysicalType.INT32, PhysicalType.INT64) and leaf.type.kind in ("int", "")
 
 
-def _is_float(leaf: Leaf, condition: Condition) -> bool:
+def _is_float(leaf: Leaf, condition: Compare) -> bool:
     narrow = leaf.type.physical is PhysicalType.FLOAT
     if leaf.type.kind or not (narrow or leaf.type.physical is PhysicalType.DOUBLE):
         return False
@@ -325,29 +271,29 @@ def _is_float(leaf: Leaf, condition: Condition) -> bool:
         return not narrow or all(float(np.float32(value)) == value for value in condition.values)
 
 
-def _is_text(leaf: Leaf, condition: Condition) -> bool:  # noqa: ARG001
+def _is_text(leaf: Leaf, condition: Compare) -> bool:  # noqa: ARG001
     return leaf.type.physical is PhysicalType.BYTE_ARRAY and leaf.type.kind in ("string", "enum", "json", "")
 
 
-def _is_binary(leaf: Leaf, condition: Condition) -> bool:  # noqa: ARG001
+def _is_binary(leaf: Leaf, condition: Compare) -> bool:  # noqa: ARG001
     return leaf.type.physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and leaf.type.kind == ""
 
 
-def _is_timestamp(leaf: Leaf, condition: Condition) -> bool:
+def _is_timestamp(leaf: Leaf, condition: Compare) -> bool:
     logical = leaf.type.logical
     if leaf.type.kind != "timestamp" or logical is None:
         return False
     return all((value.tzinfo is not None) is logical.utc for value in condition.values)
 
 
-def _instant(*, utc: bool) -> Callable[[Leaf, Condition], bool]:
-    def same(leaf: Leaf, condition: Condition) -> bool:
+def _instant(*, utc: bool) -> Callable[[Leaf, Compare], bool]:
+    def same(leaf: Leaf, condition: Compare) -> bool:
         return leaf.type.logical is not None and leaf.type.logical.utc is utc and _is_timestamp(leaf, condition)
 
     return _of(dt.datetime, same)
 
 
-_CHECKS: Final[dict[type[st.DataType], Callable[[Leaf, Condition], bool]]] = {
+_CHECKS: Final[dict[type[st.DataType], Callable[[Leaf, Compare], bool]]] = {
     **dict.fromkeys((st.ByteType, st.ShortType, st.IntegerType, st.LongType), _of(int, _is_int)),
     **dict.fromkeys((st.FloatType, st.DoubleType), _of(float, _is_float)),
     st.DecimalType: _of(Decimal, lambda leaf, _: leaf.type.kind == "decimal"),

@@ -15,12 +15,14 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...core.errors import BloomsealError, BloomsealWarning, UsageError
+from ...core.exclusion import Exclusion, by_folder
+from ...read.predicate.condition import Compare
 from ..workers import keep_loaded
 from .files.live import Rules
 from .files.tree import DataFile, Tree, typed
 from .merging import merged
 from .options import Defaults, SourceOptions
-from .pushdown import Condition, admits, conditions, to_text
+from .pushdown import admitted, conditions, to_text
 from .scan import Piece, Scan
 from .stats import SourceStats
 from .types import spark_schema
@@ -107,11 +109,11 @@ class TableReader(DataSourceReader):
         """The tasks that read these files."""
         settings = self._scan.settings
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
-        planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file, _ in pruned))
         pieces, unopened = self._by_indexes(pieces, tree, planned)
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes
-        if any(one.by_equality and one.path[0] not in tree.columns.names for one in self._scan.conditions):
+        if any(one.by_equality and one.column.split(".")[0] not in tree.columns.names for one in self._scan.conditions):
             # Little of such a file is read, so that starting tasks would be most of the work: two for each core will
             # do.
             total = sum(piece.weight + _FILE_COST for piece in pieces)
@@ -128,7 +130,7 @@ class TableReader(DataSourceReader):
     def _by_indexes(self, pieces: list[Piece], tree: Tree, planned: SourceStats) -> tuple[list[Piece], Unopened | None]:
         """What sealed indexes leave of these files, and what not."""
         settings = self._scan.settings
-        asked = {".".join(one.path) for one in self._scan.conditions if one.by_equality}
+        asked = {one.column for one in self._scan.conditions if one.by_equality}
         if settings.use_index == "never" or not self._scan.conditions or settings.for_indexes is None:
             return pieces, None
         # Reads that ask none need not load this.
@@ -145,7 +147,7 @@ class TableReader(DataSourceReader):
         found = sifted(range(len(pieces)), indexes, spelled(indexes, asked), lambda _, stand_in: scan.asked(stand_in))
         planned.add(found.stats)
         planned.add_kms(before, settings.kms_counters())
-        gone = tuple(pieces[number] for _, numbers in found.gone for number in numbers)
+        gone = tuple(pieces[number] for _, numbers in found.excluded for number in numbers)
         planned.bytes_pruned += sum(piece.size for piece in gone)
         watched = Watched.of(files, found)
         left = [pieces[number]._replace(kept=kept) for number, kept in found.left.items()]
@@ -190,7 +192,7 @@ class FilterCatcher(DataSourceReader):
     """Reads nothing: its one partition says which of Spark's filters were understood, for `bloomseal.spark.read`."""
 
     def __init__(self) -> None:
-        self._caught: tuple[Condition, ...] = ()
+        self._caught: tuple[Compare, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         self._caught = tuple(conditions(filters))
@@ -253,31 +255,32 @@ def warn_of_all_columns(settings: SourceOptions, schema: st.StructType) -> None:
         )
 
 
-def plan(tree: Tree, asked: Sequence[Condition], zone: str | None) -> tuple[list[Piece], list[DataFile]]:
+def plan(
+    tree: Tree, asked: Sequence[Compare], zone: str | None
+) -> tuple[list[Piece], list[tuple[DataFile, Exclusion]]]:
     """The files that may hold wanted rows, and those that their partition values rule out."""
-    places = {name: place for place, name in enumerate(tree.columns.names)}
     kinds = [field.dataType for field in tree.columns.fields]
-    mine = [(places[one.path[0]], one) for one in asked if len(one.path) == 1 and one.path[0] in places]
     read: dict[tuple[int, str], Any] = {}
-    verdicts: dict[Any, tuple[tuple[Any, ...], bool]] = {}
+    values: dict[Any, tuple[Any, ...]] = {}
+    for file in tree.files:
+        if file.folders in values:
+            continue
+        for place, (name, raw) in enumerate(file.folders):
+            if (place, raw) not in read:
+                try:
+                    read[place, raw] = typed(raw, kinds[place], zone)
+                except BloomsealError as error:
+                    raise error.at(file=file.name, column=name) from None
+        values[file.folders] = tuple(read[place, raw] for place, (_, raw) in enumerate(file.folders))
+    wanted = dict(zip(values, admitted(asked, tree.columns, list(values.values())), strict=True))
+    named = {one.column for one in asked}.intersection(tree.columns.names)
+    rejected = None if all(wanted.values()) else by_folder(tree.expected, named)
     kept, pruned = [], []
     for file in tree.files:
-        if (known := verdicts.get(file.folders)) is None:
-            values = []
-            for place, (name, raw) in enumerate(file.folders):
-                if (place, raw) not in read:
-                    try:
-                        read[place, raw] = typed(raw, kinds[place], zone)
-                    except BloomsealError as error:
-                        raise error.at(file=file.name, column=name) from None
-                values.append(read[place, raw])
-            wanted = all(admits(one, values[place], kinds[place]) for place, one in mine)
-            known = verdicts[file.folders] = tuple(values), wanted
-        values_of, wanted = known
-        if wanted:
-            kept.append(Piece(file.base, file.name, file.size, values_of, root=file.root))
+        if rejected is None or wanted[file.folders]:
+            kept.append(Piece(file.base, file.name, file.size, values[file.folders], root=file.root))
         else:
-            pruned.append(file)
+            pruned.append((file, rejected))
     return kept, pruned
 
 

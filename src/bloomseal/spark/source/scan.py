@@ -13,18 +13,17 @@ from pyspark.sql import types as st
 
 from ...core.cached import cached_property
 from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
+from ...core.exclusion import Exclusion, by_index
 from ...core.keys.access import KmsAccessError, Problem
 from ...format.decode import read_row_group
 from ...read.file import SealedFile
 from ...read.orc.file import OrcFile, OrcPlan
-from ...read.orc.prune import Pruned
-from ...read.plan import ReadPlan
-from ...read.prune import RuledOut
+from ...read.predicate.condition import Compare
+from ...read.prune import RowGroupSelection
 from ...read.rows import read_matching
 from .files.live import Rules
 from .layout import Layout
 from .options import SourceOptions
-from .pushdown import Bound, Condition
 from .stats import SourceStats
 from .types import DECODING, arrow_type, forget_arrow_schema, position_of
 
@@ -79,7 +78,7 @@ class Scan:
 
     settings: SourceOptions
     schema: st.StructType
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Compare, ...] = ()
     partitioned: tuple[str, ...] = ()
     rules: Rules | None = None
     _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
@@ -182,9 +181,9 @@ class Scan:
         """
         # A column that this user can't read is null for them: no condition by which anything is ruled out holds.
         layout = self.layout(file, frozenset())
-        if layout.bound.impossible:
+        if isinstance(layout.condition, Exclusion):
             return []
-        predicate = file.plan(layout.columns, layout.terms).predicate
+        predicate = file.plan(layout.columns, layout.condition).predicate
         return [[]] if predicate is None else predicate.any_of
 
     def __getstate__(self) -> dict[str, Any]:
@@ -216,14 +215,13 @@ class _Reading:
         groups = self._groups()
         stats.row_groups += sum(map(self._row_groups, groups))
         groups = self._indexed(groups)
-        bound = layout.bound
-        if bound.impossible:
+        if isinstance(layout.condition, Exclusion):
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
         plan = self._plan(layout)
         for group in groups:
-            left = self._left(plan, bound, group)
+            left = self._left(plan, group)
             if not left:
                 stats.bytes_pruned += self._bytes(group)
                 continue
@@ -240,7 +238,7 @@ class _Reading:
         # Files of one layout have one schema, which is all that a plan's arguments are held against.
         if layout.asked is not None:
             return self._file.plan_as(layout.asked)
-        plan = self._file.plan(layout.columns, layout.terms)
+        plan = self._file.plan(layout.columns, layout.condition)
         layout.asked = plan.asked
         return plan
 
@@ -254,18 +252,12 @@ class _Reading:
             table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
         return None if table is None else (table, table.num_rows)
 
-    def _left(self, plan: Any, bound: Bound, group: int) -> int:
+    def _left(self, plan: Any, group: int) -> int:
         """How many row groups are to be read of this part of the file."""
-        return 0 if self._rules_out(plan, bound, group) else 1
-
-    def _rules_out(self, plan: ReadPlan, bound: Bound, group: int) -> bool:
-        if bound.rules_out(plan.walk, group):
-            self._stats.pruned_by_statistics += 1
-            return True
-        proof = self._file.rules_out(plan, group)
-        self._stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
-        self._stats.pruned_by_filter += proof is RuledOut.BY_FILTER
-        return proof is not None
+        if (excluded := self._file.rules_out(plan, group)) is None:
+            return 1
+        self._stats.exclude([excluded])
+        return 0
 
     def _masked(self) -> frozenset[int]:
         """Leaves whose key is refused to us. That the KMS is away, or that a file is damaged, is no refusal."""
@@ -303,12 +295,13 @@ class _Reading:
     def _indexed(self, groups: list[int]) -> list[int]:
         """Those that indexes leave, if the file is the one that they were asked about."""
         stats, kept = self._stats, self._piece.kept
-        if kept is None or not kept.is_same(self._file):
+        excluded = None if kept is None else by_index(kept, self._file, self._file.num_row_groups, kept.groups)
+        if kept is None or excluded is None:
             return groups
         self._pages = kept.pages
-        left = [group for group in groups if group in kept.groups]
-        stats.pruned_by_index += len(groups) - len(left)
-        stats.bytes_pruned += sum(self._bytes(group) for group in groups if group not in kept.groups)
+        left = [group for group in groups if group not in excluded]
+        stats.exclude(excluded[group] for group in groups if group in excluded)
+        stats.bytes_pruned += sum(self._bytes(group) for group in groups if group in excluded)
         return left
 
     def _bytes(self, group: int) -> int:
@@ -318,18 +311,17 @@ class _Reading:
 class _OrcReading(_Reading):
     """One ORC file. What is decoded at a time is a stripe."""
 
-    _pruned: Pruned | None = None
+    _pruned: RowGroupSelection | None = None
 
     def _plan(self, layout: Layout) -> OrcPlan | None:
-        return None if layout.columns is None else self._file.plan(layout.columns, layout.terms)
+        return None if layout.columns is None else self._file.plan(layout.columns, layout.condition)
 
-    def _left(self, plan: OrcPlan | None, bound: Bound, group: int) -> int:  # noqa: ARG002
+    def _left(self, plan: OrcPlan | None, group: int) -> int:
         if plan is None:
             return self._row_groups(group)
         self._pruned = found = self._file.pruned(plan, group)
-        self._stats.pruned_by_statistics += found.by_statistics
-        self._stats.pruned_by_filter += found.by_filter
-        return len(found.kept)
+        self._stats.exclude(found.excluded.values())
+        return len(found.row_groups)
 
     def _decoded(self, plan: OrcPlan | None, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
         if plan is None:

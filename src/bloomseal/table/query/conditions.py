@@ -1,31 +1,33 @@
 """A row predicate over a table: what folders and missing columns decide, and what is left for each file.
 
-Negations are moved to the comparisons (De Morgan, which three-valued logic allows), so that only ``and`` and ``or``
-join them. Then it counts alone whether a comparison is true: null may stand for false. And a comparison that a file
-can't be asked may stand for true, as long as the rows are asked again.
+Negations are moved to the comparisons, so that only ``and`` and ``or`` join them. Then it counts alone whether a
+comparison is true: null may stand for false. And a comparison that a file can't be asked may stand for true, as long as
+the rows are asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.cached import cached_property
 from ...core.errors import UsageError
+from ...core.exclusion import Exclusion, by_column, by_folder
 from ...read.predicate import condition as said
-from ...read.predicate.condition import AllOf, AnyOf, Compare, Expression, Like, Not
+from ...read.predicate.condition import AllOf, AnyOf, Compare, Expression, Not, Part, columns_of, fold, parts_of
 
 if TYPE_CHECKING:
+    from ...core.parquet.expectation import Expectation
     from ...core.parquet.schema import Schema
     from ...core.sbbf import ColumnType
     from ...read.file import SealedFile
 
-__all__ = ["Bound", "Condition", "Rest", "alike", "columns_of"]
+__all__ = ["Bound", "Condition", "Rest", "alike"]
 
-Part = Compare | Like | Expression
 Decide = Callable[[Part, bool], said.Condition | bool | None]
 _WHOLE_NUMBERS: Final = ("", "int")
 _MOMENTS: Final = ("timestamp", "time")
@@ -76,6 +78,7 @@ class Condition:
     Args:
         filters: as for `SealedFile.read`. What is no list of tuples has to be bound to the table's schema (`bind`).
         known: column → its value in each file.
+        expected: which columns `known` may speak of.
 
     Attributes:
         columns: of a list of tuples, those that it names.
@@ -85,7 +88,8 @@ class Condition:
         UsageError: of no form that is known, or a term about a known column that is wrong.
     """
 
-    def __init__(self, filters: Any, known: Mapping[str, pa.Array]) -> None:
+    def __init__(self, filters: Any, known: Mapping[str, pa.Array], expected: Expectation) -> None:
+        self._expected = expected
         self._tree = None if filters is None else said.shared(filters)
         self._known = known
         self._bound: Bound | None = None
@@ -108,7 +112,7 @@ class Condition:
         assert self._tree is not None  # noqa: S101
         self._bound = Bound(self._tree, table, leaves)
         self._ask_known(self._tree, table)
-        for part, negated in _parts(self._tree):
+        for part, negated in parts_of(self._tree):
             if isinstance(part, Expression) and not negated and (found := implied(part.tree, leaves)) is not None:
                 self._implied[id(part)] = found
                 self._ask_known(found, table)
@@ -131,19 +135,24 @@ class Condition:
         every = list(self._answers.values())
         return (lambda file: tuple(answers[file] for answers in every)) if every else None
 
-    def may_hold(self, file: int) -> bool:
-        """Can a row of this file satisfy it, as far as the known columns say?"""
+    def excluded(self, file: int) -> Exclusion | None:
+        """Why no row of this file satisfies it, as far as the known columns say."""
         if self._tree is None or not self._answers:
-            return True
+            return None
 
         def decide(part: Part, negated: bool) -> said.Condition | bool | None:
             answers = self._answers.get((id(part), negated))
             return self._pruning(part, negated, decide, None) if answers is None else answers[file]
 
-        return _simplified(self._tree, decide) is not False
+        return self._by_known if _simplified(self._tree, decide) is False else None
 
-    def left(self, number: int, file: SealedFile, decided: Callable[[str], bool]) -> Rest | None:
-        """What the rows of one file must be asked; None where none can satisfy it.
+    @cached_property
+    def _by_known(self) -> Exclusion:
+        assert self._tree is not None  # noqa: S101
+        return by_folder(self._expected, self._known.keys() & columns_of(self._tree))
+
+    def left(self, number: int, file: SealedFile, decided: Callable[[str], bool]) -> Rest | Exclusion:
+        """What the rows of one file must be asked, or why none can satisfy it.
 
         Args:
             decided: does the known value of this column count in the file?
@@ -151,13 +160,17 @@ class Condition:
         if self._tree is None:
             return Rest(None, None)
         schema, exact = file.leaves, True
+        lacking: set[str] = set()
+        told: set[str] = set()
 
         def decide(part: Part, negated: bool) -> said.Condition | bool | None:
             nonlocal exact
             known = self._answers.get((id(part), negated))
-            if known is not None and all(map(decided, _columns(part))):
+            if known is not None and all(map(decided, part.columns)):
+                told.update(part.columns)
                 return known[number]
             if not isinstance(part, Expression) and not schema.has(part.column):
+                lacking.add(part.column)
                 return _of_null(part, negated)
             if self._bound is None or self._means_the_same(part, file, self._bound, decided):
                 return None
@@ -166,7 +179,7 @@ class Condition:
 
         left = _simplified(self._tree, decide)
         if left is False:
-            return None
+            return by_column(schema, lacking) or by_folder(self._expected, told)
         return Rest(None if left is True else left, None if exact else self._bound)
 
     def _pruning(self, part: Part, negated: bool, decide: Decide, unknown: bool | None) -> said.Condition | bool | None:
@@ -189,8 +202,8 @@ class Condition:
         return all(types.field(name).type == table.schema.field(name).type for name in names)
 
     def _ask_known(self, tree: said.Condition, table: pa.Schema | None) -> None:
-        for part, negated in _parts(tree):
-            names = _columns(part)
+        for part, negated in parts_of(tree):
+            names = {*part.columns}
             if names and all(name in self._known for name in names):
                 values = {name: self._known[name] for name in names}
                 if table is not None:
@@ -198,47 +211,22 @@ class Condition:
                 self._answers[id(part), negated] = _true_for(part, negated, values)
 
 
-def columns_of(tree: said.Condition) -> list[str]:
-    """The columns that it names, as it names them."""
-    return list(dict.fromkeys(name for part, _ in _parts(tree) for name in _columns(part)))
-
-
-def _parts(tree: said.Condition, negated: bool = False) -> Iterator[tuple[Part, bool]]:
-    """All comparisons, and whether each is negated."""
-    match tree:
-        case Not():
-            yield from _parts(tree.part, not negated)
-        case AllOf() | AnyOf():
-            for part in tree.parts:
-                yield from _parts(part, negated)
-        case _:
-            yield tree, negated
-
-
-def _simplified(tree: said.Condition, decide: Decide, negated: bool = False) -> said.Condition | bool:
+def _simplified(tree: said.Condition, decide: Decide) -> said.Condition | bool:
     """What is left of it where `decide` says of a comparison that it holds, or that it does not; None: it stays."""
-    match tree:
-        case Not():
-            return _simplified(tree.part, decide, not negated)
-        case AllOf() | AnyOf():
-            any_of = isinstance(tree, AnyOf) is not negated
-            left = []
-            for part in tree.parts:
-                found = _simplified(part, decide, negated)
-                if found is any_of:
-                    return any_of
-                if not isinstance(found, bool):
-                    left.append(found)
-            if not left:
-                return not any_of
-            return left[0] if len(left) == 1 else AnyOf(tuple(left)) if any_of else AllOf(tuple(left))
-        case _:
-            answer = decide(tree, negated)
-            return answer if answer is not None else Not(tree) if negated else tree
 
+    def of_part(part: Part, negated: bool) -> said.Condition | bool:
+        answer = decide(part, negated)
+        return answer if answer is not None else Not(part) if negated else part
 
-def _columns(part: Part) -> set[str]:
-    return {".".join(one.path) for one in part.tree.fields()} if isinstance(part, Expression) else {part.column}
+    def joined(any_of: bool, found: list[said.Condition | bool]) -> said.Condition | bool:
+        if any(one is any_of for one in found):
+            return any_of
+        left = tuple(one for one in found if not isinstance(one, bool))
+        if len(left) < 2:
+            return left[0] if left else not any_of
+        return AnyOf(left) if any_of else AllOf(left)
+
+    return fold(tree, of_part, joined, lambda any_of, found: found is any_of)
 
 
 def _of_null(part: Part, negated: bool) -> bool:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.errors import UsageError
+from ...core.exclusion import Exclusion, of_unopened
 from ...core.sbbf import ProbeSet
 from ...index.lookup import GROUP_BITS, ghost
 from ...read.plan import ReadStats
-from .conditions import columns_of
+from ...read.predicate.condition import columns_of
 from .indexes import Held, Indexes, UseIndex
 from .query import Fragment, Query, Shape
 from .sift import I64, Bools, States, alike, sifted, with_indexes
@@ -50,12 +51,14 @@ class Known(NamedTuple):
     Attributes:
         groups: the file's row groups.
         maybe: bools of shape (row groups, values); None: no value is in any of them.
+        excluded: why no value is in any of them.
         has: the file has the column.
         is_same: whether an open file is the one that the index is about.
     """
 
     groups: int
     maybe: Bools | None
+    excluded: Exclusion | None
     has: bool
     is_same: Callable[[SealedFile], bool]
 
@@ -75,14 +78,14 @@ def narrowed(query: Query, indexes: Indexes) -> Narrowed:
     def ask(number: int, stand_in: SealedFile) -> Ways:
         fragment = Fragment(query, number, stand_in)
         shapes[number] = fragment.shape
-        if fragment.left is None:
+        if isinstance(fragment.left, Exclusion):
             return []
         predicate = fragment.plan.predicate
         return [[]] if predicate is None else predicate.any_of
 
     found = sifted(query.numbers, indexes, columns_of(tree), ask, query.condition.signature)
     query.kept |= {number: kept for number, kept in found.left.items() if kept is not None}
-    return Narrowed(list(found.left), [(min(gone), shapes[first]) for first, gone in found.gone], found.stats)
+    return Narrowed(list(found.left), [(min(of), shapes[first]) for first, of in found.excluded], found.stats)
 
 
 def shapes_of(query: Query, indexes: Indexes, *, keep: bool = False) -> list[tuple[int, Shape]]:
@@ -136,7 +139,7 @@ def _known(
             numbers = np.flatnonzero(docs == doc)
             path = paths[int(numbers[0])]
             schema = ghost(one.coverage.doc(doc), path).walk.footer.schema
-            found: dict[int, Bools] | None = {}
+            found: dict[int, Bools] = {}
             if schema.has(column):
                 leaf = schema.leaf(column)
                 if leaf.name != one.column:
@@ -144,10 +147,11 @@ def _known(
                 found = _per_file(one, ProbeSet.of(values, leaf.type), numbers)
             elif schema.may_hide(column):
                 continue
+            excluded = of_unopened(one.coverage.covered, numbers.tolist(), found)
             for number in numbers.tolist():
-                maybe = None if found is None else found.get(number)
                 same = indexes.sighting(number, held, states).is_same
-                known[number] = Known(int(one.coverage.groups[number]), maybe, schema.has(column), same)
+                count, nowhere = int(one.coverage.groups[number]), excluded.get(number)
+                known[number] = Known(count, found.get(number), nowhere, schema.has(column), same)
     return known
 
 

@@ -11,13 +11,15 @@ import pyarrow as pa
 from ...core.cached import cached_property
 from ...core.columns import covers
 from ...core.errors import Hint, PolicyError, UsageError
+from ...core.exclusion import Exclusion, by_index
 from ...core.parquet.expectation import Expectation
 from ...core.spelling import named_columns, nearest
 from ...format.leaves import leaves_of
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile
 from ...read.plan import Asked, ReadPlan, ReadStats
-from .conditions import Condition, Rest, alike, columns_of
+from ...read.predicate.condition import columns_of
+from .conditions import Condition, Rest, alike
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
 
@@ -44,7 +46,7 @@ class Shape(NamedTuple):
 class Learnt(NamedTuple):
     """What a query asks of a file, and of others of the same `Query.likeness`. It holds nothing of the file."""
 
-    left: Rest | None
+    left: Rest | Exclusion
     shape: Shape
     asked: Asked
 
@@ -67,7 +69,7 @@ class Fragment:
         file: to be closed by whoever made this.
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
-        left: what they are asked; None: none of them can match.
+        left: what they are asked, or why none of them can match.
         groups: the parts to look at: row groups, of an ORC file stripes.
     """
 
@@ -119,7 +121,7 @@ class Fragment:
                 )
         decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
         self.left = query.condition.left(number, self.file, decided)
-        filters, bound = self.left or (None, None)
+        filters, bound = (None, None) if isinstance(self.left, Exclusion) else self.left
         counted = names or self._least(schema, filters)
         if bound is not None:
             # Its rows are asked in the table's schema, once they are read.
@@ -147,12 +149,13 @@ class Fragment:
                 )  # fmt: skip
 
     def _groups(self, kept: Kept | None) -> Sequence[int]:
-        if self.left is None:
+        if isinstance(self.left, Exclusion):
             return range(0)
         # An index is about one file: another one may have taken its place since the index was asked.
-        if kept is None or not kept.is_same(self.file):
+        excluded = None if kept is None else by_index(kept, self.file, self.file.num_row_groups, kept.groups)
+        if kept is None or excluded is None:
             return range(self.file.num_parts)
-        self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
+        self.plan.stats.exclude(excluded.values())
         self.plan.pages = kept.pages
         return kept.groups
 
@@ -192,7 +195,7 @@ class Fragment:
 
     def _matching(self, rows: pa.Table) -> pa.Table | None:
         """Those that the table's schema is needed for to tell."""
-        bound = None if self.left is None else self.left.bound
+        bound = None if isinstance(self.left, Exclusion) else self.left.bound
         if bound is None:
             return rows
         from ...read.rows import take  # look-ups that leave nothing need not load it
@@ -229,7 +232,7 @@ class Query:
         self.columns = None if columns is None else named_columns(columns)
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
-        self.condition = Condition(filters, parts.partitions.values)
+        self.condition = Condition(filters, parts.partitions.values, Expectation.of_table(parts.decryption))
         need_logged(parts, self.condition.columns.union(self.columns or ()))
         if parts.snapshot is not None and (asked := self.condition.columns):
             # A value means what the log's type makes of it, whatever type a file has.
@@ -258,7 +261,7 @@ class Query:
         partitions = self.parts.partitions
         # A file outside such folders may hold the column itself, which only a look at it tells.
         opens = partitions.stored or not partitions.everywhere or self.condition.signature is None
-        return list(every) if opens else [one for one in every if self.condition.may_hold(one)]
+        return list(every) if opens else [one for one in every if self.condition.excluded(one) is None]
 
     def answer(self, number: int) -> Answer:
         """The matching rows of one file; not of one after which files are seen to differ, see `differs`: all of them

@@ -6,7 +6,7 @@ remembers it. Every doubt keeps the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import UsageError
+from ...core.exclusion import Exclusion, of_unopened
 from ...index.facts.sighting import Kept, Sighting
 from ...index.lookup import GROUP_BITS, SLOT_BITS, ghost
 from ...index.numbers import distinct, within
@@ -67,14 +68,16 @@ class Sifted:
 
     Attributes:
         left: number of each file to open → the row groups to look at; None: all of them.
-        gone: the files that are ruled out, with the number of row groups of each; those of one schema together, behind
-            the one for which `ask` was called.
+        excluded: the files that are ruled out; those of one schema together, behind the one for which `ask` was
+            called.
+        row_groups: of each covered file, by its number.
         stats: what was ruled out.
         sighting: of the covered file of this number.
     """
 
     left: dict[int, Kept | None]
-    gone: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    excluded: list[tuple[int, Mapping[int, Exclusion]]] = field(default_factory=list)
+    row_groups: Mapping[int, int] = field(default_factory=dict)
     stats: ReadStats = field(default_factory=ReadStats)
     sighting: Callable[[int], Sighting] | None = None
 
@@ -187,6 +190,7 @@ def _sifted(
 
     result = Sifted(dict.fromkeys(others), stats=ReadStats(files_not_covered=len(others)), sighting=seen_as)
     groups = np.maximum.reduce([one.coverage.groups for one in held])
+    covered = np.logical_or.reduce([one.coverage.covered for one in held])
     asked: _Asked = {}
     for doc, mine in same:
         ways = ask(mine[0], ghost(doc, indexes.path(mine[0])))
@@ -195,13 +199,13 @@ def _sifted(
         for number, kept in left.items():
             found = pages.get(number, {})
             result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number), found)
-        if gone := {
-            number: count for number, count in zip(mine, groups[mine].tolist(), strict=True) if number not in left
-        }:
-            result.gone.append((mine[0], gone))
-            total = sum(gone.values())
-            result.stats.add(ReadStats(row_groups=total, pruned_by_index=total, files_unopened=len(gone)))
+        if excluded := of_unopened(covered, mine, left):
+            result.excluded.append((mine[0], excluded))
+            total = int(groups[[*excluded]].sum())
+            result.stats.count(row_groups=total, files_unopened=len(excluded))
+            result.stats.exclude([*excluded.values()][:1], total)
     result.left = dict(sorted(result.left.items()))
+    result.row_groups = dict(enumerate(groups.tolist()))
     return result
 
 

@@ -16,7 +16,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from typing import Any, Final, NamedTuple
@@ -73,12 +73,14 @@ class Tree:
         columns: the partition columns, with the types that their values have in common.
         schema: the table's, where it has a log that says it.
         rules: of that log, for each file.
+        expected: which columns folders may speak of.
     """
 
     files: tuple[DataFile, ...]
     columns: st.StructType
     schema: st.StructType | None = None
     rules: Rules | None = None
+    expected: Expectation = NO_EXPECTATION
 
 
 def find_files(
@@ -107,7 +109,7 @@ def find_files(
     tree = _found(paths, types, infer)
     for name in tree.columns.names:
         expected.outside(name)
-    return tree
+    return replace(tree, expected=expected)
 
 
 def _found(paths: Iterable[str], types: st.StructType | None, infer: bool) -> Tree:
