@@ -16,7 +16,6 @@ from bloomseal.core.errors import FormatError
 from bloomseal.orc.protobuf import varint
 from bloomseal.orc.rows import clear
 from bloomseal.orc.runs.begin import bits_from, bytes_from, integers_from
-from bloomseal.read.orc.rows import decoded
 
 # ORC specification, "Run Length Encoding": the bytes of each example, and its values.
 V1 = [
@@ -134,6 +133,6 @@ def test_rows_of_each_row_group_alone(version: str, compression: str, monkeypatc
         count = file.stripes[0].num_row_groups
         for groups in [range(at, at + 1) for at in range(count)] + [range(2, 7)]:
             calls.clear()
-            found, _ = decoded(file, 0, file.schema.leaves, table.column_names, groups)
+            found, _ = file.decoded(0, file.schema.leaves, table.column_names, groups)
             assert _equal(found, whole, groups, strides), groups
             assert calls == [groups]

@@ -16,7 +16,6 @@ from bloomseal import orc
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.protobuf import Message, encoded, number
 from bloomseal.orc.rows import clear, cut
-from bloomseal.read.orc.rows import decoded
 from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_write, memory_keys
 
@@ -65,11 +64,11 @@ def test_the_first_row_groups_are_read_of_their_own_bytes(path: Path, monkeypatc
             leaves = [one for one in file.schema.leaves if one.name.split(".")[0] == top]
             if leaf is not leaves[0]:
                 continue
-            every = decoded(file, 0, leaves, [top])[1]
+            every = file.decoded(0, leaves, [top])[1]
             read = []
             calls.clear()
             for groups in range(1, count):
-                rows, length = decoded(file, 0, leaves, [top], range(groups))
+                rows, length = file.decoded(0, leaves, [top], range(groups))
                 assert rows.equals(whole.select([top]).slice(0, groups * STRIDE)), (top, groups)
                 read.append(length)
             # The positions of this writer hold: no stripe was read a second time.
@@ -100,14 +99,14 @@ def test_the_middle_is_read_of_its_own_bytes(path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(clear, "_made", lambda *given: calls.append(given[-1]) or made(*given))
         for top in dict.fromkeys(leaf.name.split(".")[0] for leaf in file.schema.leaves):
             leaves = [one for one in file.schema.leaves if one.name.split(".")[0] == top]
-            every = decoded(file, 0, leaves, [top])[1]
+            every = file.decoded(0, leaves, [top])[1]
             for groups in (range(one, one + 1) for one in range(1, count)):
                 calls.clear()
-                rows, length = decoded(file, 0, leaves, [top], groups)
+                rows, length = file.decoded(0, leaves, [top], groups)
                 assert rows.equals(whole.select([top]).slice(groups.start * STRIDE, STRIDE)), (top, groups)
                 assert calls == [groups], top
                 assert length <= every
-            rows, length = decoded(file, 0, leaves, [top], range(3, count - 2))
+            rows, length = file.decoded(0, leaves, [top], range(3, count - 2))
             assert rows.equals(whole.select([top]).slice(3 * STRIDE, (count - 5) * STRIDE)), top
 
 
@@ -209,7 +208,7 @@ def test_few_bytes_of_many_rows_are_cut_too(tmp_path: Path, monkeypatch: pytest.
             made = file.cleared(0, [leaf], groups)
             assert sum(one.length for one in file.index(0).streams if not one.is_index) < clear._WORTH_CUTTING
             assert made.first == (groups.start if name == "many" else 0)
-            assert decoded(file, 0, [leaf], ["few"], groups)[0]["few"].to_pylist() == rows[-10_000:]
+            assert file.decoded(0, [leaf], ["few"], groups)[0]["few"].to_pylist() == rows[-10_000:]
 
 
 def test_a_stream_ends_with_the_chunk_in_which_the_next_row_group_begins(tmp_path: Path) -> None:
@@ -230,7 +229,7 @@ def test_a_stream_ends_with_the_chunk_in_which_the_next_row_group_begins(tmp_pat
             assert made.first == group
             sizes.append(made.size())
             assert (
-                decoded(file, 0, [leaf], ["text"], range(group, group + 1))[0]["text"].to_pylist()
+                file.decoded(0, [leaf], ["text"], range(group, group + 1))[0]["text"].to_pylist()
                 == (rows[group * STRIDE : (group + 1) * STRIDE])
             )
     # From within one chunk to the end of the one in which the next row group begins.

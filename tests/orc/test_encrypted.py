@@ -129,7 +129,7 @@ def test_what_is_expected_must_be_encrypted(path: Path, tmp_path: Path) -> None:
     orc.open_file(path, decryption=DecryptionSpec(keys=OURS, encrypted_columns=["s", "name"])).close()
     clear = tmp_path / "clear.orc"
     java_orc_write(clear, SCHEMA, ROWS[:10])
-    with pytest.raises(PolicyError, match="not encrypted"):
+    with pytest.raises(PolicyError, match="a plaintext file"):
         orc.open_file(clear, decryption=DecryptionSpec(keys=OURS))
     orc.open_file(clear, decryption=DecryptionSpec(keys=OURS, allow_plaintext=True)).close()
     with (

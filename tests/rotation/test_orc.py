@@ -175,7 +175,7 @@ def test_what_orc_has_not_is_refused(run: Run) -> None:
     code, report = run("repair", "t")
     assert (code, report["counts"]) == (1, {"rotated": 2, "failed": 2})
     assert ["only filters of ORC files" in (one["why"] or "") for one in report["files"]] == [False, False, True, False]
-    assert "not encrypted" in report["files"][3]["why"]
+    assert "a plaintext file" in report["files"][3]["why"]
     code, report = run("rekey", "t/d.orc", "--allow-plaintext")
     assert "plaintext file" in report["files"][0]["why"]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..policy import Policy
 from ..table.open import open_table
-from ..write.writer import SealedWriter
+from ..write.writer import FileWriter
 from .people import FPP, People
 
 __all__ = ["index_growth"]
@@ -49,7 +49,7 @@ def index_growth(folder: Path, kms: str, people: People, rows: int, say: Callabl
             for number in range(done, files):
                 who = np.arange(number * _ROWS, (number + 1) * _ROWS, dtype=np.uint64)
                 some = pa.table({"ssn": people.ssn(who), "id": pa.array(who)})
-                with SealedWriter(
+                with FileWriter(
                     Path(root) / f"{number}.parquet", some.schema, encryption=policy, row_group_size=_ROWS // _GROUPS
                 ) as writer:
                     writer.write_table(some)

@@ -26,7 +26,7 @@ from ..read.open import inspect_file, open_parquet
 from ..read.verdict import Verdict
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
-from ..write.writer import SealedWriter
+from ..write.writer import FileWriter
 from .index_trial import index_growth
 from .people import COLUMN_KEYS, FILTERED, FPP, SCHEMA, People, area_numbers
 from .spark_trial import SparkTrial
@@ -201,7 +201,7 @@ class Trial:
         specs = {name: FilterSpec(fpp=FPP, ndv=self.row_group_size) for name in FILTERED}
         began = time.perf_counter()
         generating = 0.0
-        with SealedWriter(
+        with FileWriter(
             path,
             SCHEMA,
             encryption=encryption,

@@ -178,12 +178,12 @@ class IndexFolder:
         Raises:
             UsageError: nothing seals the column. KeyAccessError. BloomsealError: the storage failed.
         """
-        from ..write.writer import SealedWriter  # look-ups need not load this
+        from ..write.writer import FileWriter  # look-ups need not load this
 
         ref = self.place.ref(name)
         rows = _as_table(path, values)
         spec = _narrowed(encryption, ref, ".".join(path))
-        with SealedWriter(
+        with FileWriter(
             ref, rows.schema, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
             use_dictionary=False, write_page_index=True, **options,
         ) as writer:  # fmt: skip

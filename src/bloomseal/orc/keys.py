@@ -14,7 +14,6 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from ..core.columns import meant_by
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import SecretKey
 from ..core.errors import (
@@ -28,6 +27,7 @@ from ..core.errors import (
 )
 from ..core.forked import new_lock
 from ..core.limits import MAX_ORC_FOOTER_BYTES
+from ..core.parquet.expectation import Expectation
 from ..core.storage.source import Source
 from ..keytools.access_log import AccessLog
 from ..keytools.local_keys import LocalKeyCalls, local_key_calls
@@ -64,26 +64,19 @@ def ctr(key: SecretKey, column: int, kind: int, stripe_id: int, data: bytes | me
     return cipher.update(data)
 
 
-def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
-    """Is the file encrypted as the caller expects?
+def expect(tail: Tail, expectation: Expectation) -> None:
+    """Refuse a file that is not encrypted as the caller expects: whoever may replace files would else choose what is
+    read.
 
     Raises:
-        PolicyError: it is not. Whoever may replace files would else choose what is read.
+        PolicyError: it is not.
     """
-    if decryption is None:
-        return
     if not tail.sealed:
-        if not decryption.allow_plaintext:
-            raise PolicyError("keys were given, and the file is not encrypted", hint=Hint.PLAINTEXT)
+        expectation.plaintext_file()
         return
     for leaf in tail.schema.leaves:
         if leaf.id not in tail.sealed:
-            _expect_sealed(leaf, decryption)
-
-
-def _expect_sealed(column: Column, decryption: DecryptionSpec) -> None:
-    if decryption.complete or meant_by(column.name, frozenset(decryption.encrypted_columns)) is not None:
-        raise PolicyError("the column is in plaintext where an encrypted one was expected", column=column.name)
+            expectation.plaintext_column(leaf.name)
 
 
 class LocalKeys:
@@ -91,11 +84,14 @@ class LocalKeys:
 
     Args:
         decryption: None where the caller gave no keys.
+
+    Attributes:
+        expectation: what must be encrypted.
     """
 
     def __init__(self, source: Source, tail: Tail, decryption: DecryptionSpec | None) -> None:
         self._source, self._tail = source, tail
-        self._decryption = decryption
+        self._decryption, self.expectation = decryption, Expectation.of(decryption)
         self._log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
         self._calls: LocalKeyCalls | None = None
         self._opened: dict[tuple[str, int, bytes], SecretKey | KeyAccessError] = {}
@@ -130,8 +126,7 @@ class LocalKeys:
         """
         if column.id in self._tail.encrypted:
             return self.variant_of(column)
-        if self._decryption is not None:
-            _expect_sealed(column, self._decryption)
+        self.expectation.plaintext_column(column.name)
         return None
 
     def variant_of(self, column: Column) -> Variant:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.decryption import DecryptionSpec
-from ..core.errors import BloomsealError, FormatError
+from ..core.errors import BloomsealError, FormatError, UnsupportedError
 from ..core.sbbf.probe import several
 from ..core.storage.source import Scratch, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
@@ -52,8 +52,8 @@ class OrcLayout:
         self.source = source
         with self._at():
             self.tail = read_tail(source)
-            expect(self.tail, decryption)
-        self.keys = LocalKeys(source, self.tail, decryption)
+            self.keys = LocalKeys(source, self.tail, decryption)
+            expect(self.tail, self.keys.expectation)
         self._indexes: dict[int, StripeIndex] = {}
         self._held = 0
 
@@ -201,23 +201,59 @@ class OrcLayout:
         all comes that is inside it.
 
         Raises:
-            As `clear`.
+            As `decoded`.
+        """
+        wanted = [self.schema.alone(self.opened_leaf(name)[0]) for name in columns]
+        inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
+        with self._at(self.stripes[stripe]):
+            need_range(((self.stripe_statistics(stripe, one), one) for one in inside), said=True)
+        return self.decoded(stripe, inside, [one.name for one in wanted])[0]
+
+    def decoded(
+        self, stripe: int, leaves: Sequence[Column], names: Sequence[str] | None, groups: range | None = None
+    ) -> tuple[pa.Table, int]:
+        """Leaves of a stripe, in the file's order, and how many bytes were read for them.
+
+        Args:
+            names: the same, as dotted paths for pyarrow; None: it would take one for another, so that all columns are
+                read.
+            groups: the row groups that are wanted, neighbours; None: all.
+
+        Raises:
+            UnsupportedError: a leaf is encrypted, and pyarrow would take another one for it.
+            FormatError: the stripe does not decode, or has other rows than the footer says. And as `clear`.
         """
         import pyarrow as pa
         import pyarrow.orc
 
-        wanted = [self.schema.alone(self.opened_leaf(name)[0]) for name in columns]
-        inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
-        clear = self.cleared(stripe, inside)
-        with self._at(self.stripes[stripe]):
-            need_range(((self.stripe_statistics(stripe, one), one) for one in inside), said=True)
+        with self._at(where := self.stripes[stripe]):
+            if names is None and any(leaf.id in self.tail.encrypted for leaf in leaves):
+                raise UnsupportedError("several columns have the same path, and one is encrypted")
+        clear = self.cleared(stripe, self.schema.leaves if names is None else leaves, groups)
+        with self._at(where):
             try:
-                names = [one.name for one in wanted]
-                table: pa.Table = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r")).read(columns=names)
+                reader = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r"))
+                batch = reader.read_stripe(0, columns=None if names is None else list(names))
+                table = pa.Table.from_batches([batch])
                 table.validate(full=True)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
-            return table
+            stride = self._stride(where)
+            groups = range(where.num_row_groups) if groups is None else groups
+            begin, first, end = (min(at * stride, where.num_rows) for at in (clear.first, groups.start, groups.stop))
+            if table.num_rows != end - begin:
+                raise FormatError(f"{table.num_rows} rows, the footer says {end - begin}: corrupt")
+            return table.slice(first - begin), clear.num_bytes
+
+    def row_spans(self, stripe: int) -> list[tuple[int, int]]:
+        """The first row of each row group of a stripe, and the row after its last one."""
+        where = self.stripes[stripe]
+        stride = self._stride(where)
+        return [(group * stride, min((group + 1) * stride, where.num_rows)) for group in range(where.num_row_groups)]
+
+    def _stride(self, stripe: Stripe) -> int:
+        """Rows of a row group, of which the last may have fewer."""
+        return self.tail.row_index_stride or stripe.num_rows
 
     def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Answers:
         if variant is not None and not self.keys.allow_ctr:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import UnsupportedError
+from ..core.parquet.walk import Protection, Walk
 from ..core.sbbf.probe import several
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from ..core.decryption import DecryptionSpec
     from ..core.parquet.schema import Leaf, Schema
-    from ..core.parquet.walk import Walk
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
     from .prune import RowGroupSelection
@@ -164,8 +164,29 @@ class SealedFile(ABC):
         """How many rows there are in a part."""
 
     @abstractmethod
+    def protection(self, leaf: Leaf) -> Protection:
+        """Under which key the column is; in plaintext, if it is so in every row group."""
+
     def seals(self, leaf: Leaf) -> bool:
         """Whether the column is encrypted in any row group."""
+        return self.protection(leaf) is not Protection.PLAINTEXT
+
+    @abstractmethod
+    def need_key(self, leaf: Leaf) -> None:
+        """Open what says where the column's values are.
+
+        Raises:
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            PolicyError, IntegrityError, FormatError: it does not open, or is not to be believed.
+        """
+
+    @abstractmethod
+    def has_filter(self, leaf: Leaf, part: int) -> bool:
+        """Whether a part has filters of the column that may rule it out: of an encrypted column sealed ones.
+
+        Raises:
+            As `need_key`.
+        """
 
     @property
     @abstractmethod

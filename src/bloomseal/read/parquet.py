@@ -14,7 +14,7 @@ from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import KeysAtHand, need_verified
 from ..core.parquet.schema import Leaf, Schema
-from ..core.parquet.walk import Chunk, Walk
+from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
 from ..core.spelling import named_columns
 from ..core.storage.source import Source
@@ -110,8 +110,18 @@ class ParquetFile(SealedFile):
     def rows_in_part(self, part: int) -> int:
         return self._footer.row_group(part).num_rows or 0
 
-    def seals(self, leaf: Leaf) -> bool:
-        return any(self._walk.chunk(group, leaf.index).encrypted for group in range(self.num_row_groups))
+    def protection(self, leaf: Leaf) -> Protection:
+        chunks = (self._walk.chunk(group, leaf.index) for group in range(self.num_row_groups))
+        return next((chunk.protection for chunk in chunks if chunk.encrypted), Protection.PLAINTEXT)
+
+    def need_key(self, leaf: Leaf) -> None:
+        for group in range(self.num_row_groups):
+            self._walk.meta(self._walk.chunk(group, leaf.index))
+
+    def has_filter(self, leaf: Leaf, part: int) -> bool:
+        chunk = self._walk.chunk(part, leaf.index)
+        found = self._walk.filter(chunk)
+        return found is not None and (found.sealed or not chunk.encrypted)
 
     def forget_keys(self) -> None:
         """Be open without them, until they are asked for again."""

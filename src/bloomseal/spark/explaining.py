@@ -10,7 +10,6 @@ from ..core.keys.access import KmsAccessError
 from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Protection
 from ..read.file import SealedFile
-from ..read.orc.file import OrcFile
 from .guarding import LEFT_OUT
 from .reading import Paths, PolicyChoice, Request, counted, with_indexes
 from .reading import read as read_table
@@ -136,31 +135,14 @@ def _keys(request: Request) -> list[str]:
 
 
 def _state(file: SealedFile, leaf: Leaf) -> str:
-    if isinstance(file, OrcFile):
-        return _orc_state(file, leaf)
-    chunk = file.walk.chunk(0, leaf.index)
-    if chunk.protection is Protection.PLAINTEXT:
+    if (protection := file.protection(leaf)) is Protection.PLAINTEXT:
         return "plaintext"
-    under = "footer key" if chunk.protection is Protection.FOOTER_KEY else "own key"
+    under = "footer key" if protection is Protection.FOOTER_KEY else "own key"
     try:
-        has_filter = file.walk.meta(chunk).bloom_filter_offset is not None
+        file.need_key(leaf)
+        return f"{under}, at hand{', filter' if file.has_filter(leaf, 0) else ''}"
     except KeyAccessError as error:
         problem = f"{error.problem}: " if isinstance(error, KmsAccessError) else ""
         return f"{under}, not to be had ({problem}{error.what})"
     except BloomsealError as error:
         return f"{under}, {error.what}"
-    return f"{under}, at hand{', filter' if has_filter else ''}"
-
-
-def _orc_state(file: OrcFile, leaf: Leaf) -> str:
-    column = file.stored(leaf.index)
-    if column.id not in file.tail.encrypted:
-        return "plaintext"
-    try:
-        file.need_open(column)
-    except KeyAccessError as error:
-        problem = f"{error.problem}: " if isinstance(error, KmsAccessError) else ""
-        return f"own key, not to be had ({problem}{error.what})"
-    except BloomsealError as error:
-        return f"own key, {error.what}"
-    return f"own key, at hand{', filter' if file.filter_stream(0, column) is not None else ''}"

@@ -20,7 +20,7 @@ from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..write.arguments import FilterRequest, a_count
 from ..write.rows_in import Rows, rows_in
-from ..write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
 from .by_policy import index_by_policy
 from .folder import Existing, TargetFolder
 from .hive import check_partitioning, check_values, folders
@@ -189,7 +189,7 @@ class _File:
     pending: list[pa.Table] = field(default_factory=list)
     pending_rows: int = 0
     waiting: int = 0
-    writer: SealedWriter | None = None
+    writer: FileWriter | None = None
     path: str = ""
 
     def take(self, piece: pa.Table) -> None:
@@ -305,7 +305,7 @@ class _Writing:
     def _size(self, file: _File) -> float:
         return (0 if file.writer is None else file.writer.bytes_written) + file.waiting * self._density
 
-    def _pour(self, folder: str, file: _File) -> SealedWriter:
+    def _pour(self, folder: str, file: _File) -> FileWriter:
         """Hand the rows that wait to the file's writer."""
         writer = file.writer or self._start(folder, file)
         self._written.move_to_end(folder)
@@ -315,14 +315,14 @@ class _Writing:
         file.pending, file.pending_rows, file.waiting = [], 0, 0
         return writer
 
-    def _start(self, folder: str, file: _File) -> SealedWriter:
+    def _start(self, folder: str, file: _File) -> FileWriter:
         while len(self._written) >= self._settings.max_open_files:
             self._finish(next(iter(self._written)))
         name = self._name.format(i=self._started, token=self._token)
         self._started += 1
         place = self._target.new(posixpath.join(folder, name))
         # Sealed for its final place, which AAD prefixes and key material beside the file go by.
-        writer = SealedWriter(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
+        writer = FileWriter(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
         file.writer, file.path = writer, place.path
         self._written[folder] = None
         return writer
@@ -338,7 +338,7 @@ class _Writing:
         if self._progress is not None:
             self._progress(self.report.rows, self._rows.total)
 
-    def _note(self, file: _File, writer: SealedWriter) -> None:
+    def _note(self, file: _File, writer: FileWriter) -> None:
         self.report.files.append({"path": file.path, "rows": file.rows, "bytes": writer.bytes_written})
         self.report.rows += file.rows
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from ..core.storage.ref import FileRef
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import FilePlace
-from ..write import writer
 from ..write.rows_in import rows_in
-from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FilterLayout, FilterRequest
+from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter, FilterLayout, FilterRequest
 from .by_policy import add_by_policy
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SealedWriter", "write_table"]
 
 
-class SealedWriter(writer.SealedWriter):
+class SealedWriter(FileWriter):
     """A streaming writer that holds at most one row group (and one more for each thread above one).
 
     Leave the ``with`` block normally to complete the file; an exception inside it leaves no file. Arguments are those
@@ -34,27 +31,6 @@ class SealedWriter(writer.SealedWriter):
     (docs/index.md). Where that fails, the file is there all the same, and a BloomsealWarning tells why.
     """
 
-    def __init__(
-        self,
-        path: FilePlace | FileRef,
-        schema: pa.Schema,
-        *,
-        encryption: EncryptionSpec | TablePolicy | None = None,
-        bloom_filters: FilterRequest | None = None,
-        row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
-        filter_layout: FilterLayout = "row_group",
-        filesystem: FileSystem | AbstractFileSystem | None = None,
-        threads: int = 1,
-        check_keys: bool | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            path, schema, encryption=encryption, bloom_filters=bloom_filters, row_group_size=row_group_size,
-            filter_layout=filter_layout, filesystem=filesystem, threads=threads,
-            check_keys=check_keys, **options,
-        )  # fmt: skip
-        self._policy = encryption if isinstance(encryption, TablePolicy) else None
-
     def close(self) -> None:
         """Write what is pending, the footer, reopen, check, and give the file its name; then add it to the indexes of
         its table. A second time does nothing.
@@ -65,7 +41,7 @@ class SealedWriter(writer.SealedWriter):
         """
         done = self.complete
         super().close()
-        if not done and self._policy is not None and self._ref.named:
+        if not done and isinstance(self._policy, TablePolicy) and self._ref.named:
             add_by_policy(self._ref, self._policy)
 
 

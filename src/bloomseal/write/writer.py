@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_ROW_GROUP_SIZE",
+    "FileWriter",
     "FilterLayout",
     "FilterRequest",
-    "SealedWriter",
     "check_filter",
     "resolve_filters",
 ]
@@ -67,7 +67,7 @@ class _State(StrEnum):
     ABORTED = "aborted"
 
 
-class SealedWriter:
+class FileWriter:
     """A streaming writer that holds at most one row group (and one more for each thread above one).
 
     Leave the ``with`` block normally to complete the file; an exception inside it leaves no file. Arguments are those
@@ -97,9 +97,9 @@ class SealedWriter:
         schema = is_a(pa.Schema, schema, "schema")
         row_group_size = a_count(row_group_size, "row_group_size", "a row group of {} rows")
         threads = a_count(threads, "threads", "{} threads")
-        policy, encryption = encryption, encryption_for(encryption, self._ref)
-        if bloom_filters is None and policy is not None and not isinstance(policy, EncryptionSpec):
-            bloom_filters = policy.bloom_filters()
+        self._policy, encryption = encryption, encryption_for(encryption, self._ref)
+        if bloom_filters is None and self._policy is not None and not isinstance(self._policy, EncryptionSpec):
+            bloom_filters = self._policy.bloom_filters()
         check_options(options, encryption)
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
@@ -117,18 +117,23 @@ class SealedWriter:
         self._flushed = 0
         self._keys = OutputKeys(encryption, self._template.schema, self._ref) if encryption else None
         self._check_keys = check_keys
+        self._file = self._begun()
+        self._out = Assembler(self._file, self._keys, filters_at_end=filter_layout == "end")
+        self._state = _State.OPEN
+
+    def _begun(self) -> AtomicFile:
+        """The temporary file."""
         try:
-            self._file = AtomicFile(self._ref)
+            file = AtomicFile(self._ref)
             try:
-                self._confirm_keys()  # rather than after the last row
+                self._confirm_keys(file)  # rather than after the last row
             except BaseException:
-                self._file.abort()
+                file.abort()
                 raise
         except BaseException:
             self._discard_keys()
             raise
-        self._out = Assembler(self._file, self._keys, filters_at_end=filter_layout == "end")
-        self._state = _State.OPEN
+        return file
 
     @property
     def bytes_written(self) -> int:
@@ -202,7 +207,7 @@ class SealedWriter:
                 self._take_over(self._ahead.popleft().result())
             self._out.finish(self._template.struct)
             self._out.close()
-            self._confirm_keys()  # what is there now may have come meanwhile
+            self._confirm_keys(self._file)  # what is there now may have come meanwhile
             if self._keys is not None:
                 self._keys.store()
             if self._pool is not None:
@@ -296,11 +301,11 @@ class SealedWriter:
             for leaf, _ in self._specs:
                 check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
 
-    def _confirm_keys(self) -> None:
+    def _confirm_keys(self, file: AtomicFile) -> None:
         """What would be replaced is lost where the KMS has wrapped wrongly: nobody could open the new file."""
         if self._keys is None or self._check_keys is False:
             return
-        if not (self._check_keys or self._file.takes_a_place()):
+        if not (self._check_keys or file.takes_a_place()):
             return
         try:
             self._keys.confirm()
@@ -341,7 +346,7 @@ class SealedWriter:
 
     def __reduce__(self) -> NoReturn:
         # It has keys, and a file that a copy would end.
-        raise TypeError("a SealedWriter is neither copied nor pickled; let each process open its own")
+        raise TypeError(f"a {type(self).__name__} is neither copied nor pickled; let each process open its own")
 
 
 def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> None:

@@ -230,12 +230,11 @@ class Rewriting:
         stripe, leaf, tail = index.stripe, wish.leaf, self._file.tail
         size = self._size(wish, index)
         rows = self._file.rows(stripe.index, [leaf.name])
-        way = [one for one in tail.schema.columns[1:] if one.id <= leaf.id <= one.last]
-        stride = min(tail.row_index_stride or stripe.num_rows, stripe.num_rows)
+        way = tail.schema.down_to(leaf.id)
         entries = []
-        for group in range(stripe.num_row_groups):
+        for first, end in self._file.row_spans(stripe.index):
             try:
-                values = leaf_values(rows.slice(group * stride, stride), way)
+                values = leaf_values(rows.slice(first, end - first), way)
                 hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
             except pa.ArrowException as error:
                 what = f"filters over {leaf.type_name} values can't be built: {type(error).__name__}"

@@ -74,11 +74,6 @@ class Columns:
                 return self.leaves.leaves[index]
         return self.leaves.leaf(name)
 
-    def place(self, index: int) -> int:
-        """Which leaf of its top-level column a leaf is, from 0."""
-        top = self.leaves.leaves[index].path[0]
-        return index - next(leaf.index for leaf in self.leaves.leaves if leaf.path[0] == top)
-
     def names(self, wanted: Collection[int]) -> list[str] | None:
         """What to ask pyarrow's reader for, to decode these leaves and no others; None: it can't tell them apart, and
         decodes all.

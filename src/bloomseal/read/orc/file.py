@@ -14,8 +14,8 @@ import pyarrow as pa
 from ...core.cached import cached_property
 from ...core.columns import covers
 from ...core.errors import Hint, UnsupportedError, UsageError
-from ...core.parquet.expectation import Expectation
 from ...core.parquet.schema import Leaf, Schema
+from ...core.parquet.walk import Protection
 from ...core.sbbf.probe import several
 from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
@@ -34,7 +34,7 @@ from ..prune import RowGroupSelection
 from ..verdict import Hits
 from .columns import Columns, columns_of
 from .prune import ruled_out
-from .rows import decoded, neighbourhoods, row_groups, rows_of
+from .rows import neighbourhoods, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
 
@@ -91,11 +91,7 @@ class OrcFile(OrcLayout, SealedFile):
 
     def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None = None) -> None:
         SealedFile.__init__(self, source, decryption)
-        self._expectation = Expectation.of(self._decryption)
         OrcLayout.__init__(self, source, self._decryption)
-        if not self.encrypted:
-            with self._at():
-                self._expectation.plaintext_file()
 
     @cached_property
     def _columns(self) -> Columns:
@@ -153,7 +149,7 @@ class OrcFile(OrcLayout, SealedFile):
             share = stripe.data_length // max(1, stripe.num_row_groups)
             found += [
                 RowGroupInfo(len(found) + place, end - first, share)
-                for place, (first, end) in enumerate(row_groups(self, stripe.index))
+                for place, (first, end) in enumerate(self.row_spans(stripe.index))
             ]
         return found
 
@@ -161,8 +157,15 @@ class OrcFile(OrcLayout, SealedFile):
     def num_parts(self) -> int:
         return len(self.stripes)
 
-    def seals(self, leaf: Leaf) -> bool:
-        return any(covers(name, leaf.name) for name in self.encrypted_columns)
+    def protection(self, leaf: Leaf) -> Protection:
+        sealed = any(covers(name, leaf.name) for name in self.encrypted_columns)
+        return Protection.COLUMN_KEY if sealed else Protection.PLAINTEXT
+
+    def need_key(self, leaf: Leaf) -> None:
+        self.need_open(self.stored(leaf.index))
+
+    def has_filter(self, leaf: Leaf, part: int) -> bool:
+        return self.believed(part, self.stored(leaf.index)) is not None
 
     def rows_in_part(self, part: int) -> int:
         return self.stripes[part].num_rows
@@ -193,7 +196,7 @@ class OrcFile(OrcLayout, SealedFile):
             raise UsageError("int96_unit= is 'ns' or 'us'")
         schema, known = self.leaves, self._columns
         with self._at():
-            self._expectation.names(schema)
+            self.keys.expectation.names(schema)
         if lacking := [name for name in known.without if columns is None or name in columns]:
             raise UnsupportedError(
                 "a type that only ORC has", file=self.path, column=lacking[0], hint=Hint.WITHOUT_COLUMN
@@ -288,7 +291,7 @@ class OrcFile(OrcLayout, SealedFile):
             raise UnsupportedError("a type that only ORC has, or several columns of one name", column=column.name)
         leaf = self.leaves.leaves[index]
         rows = self.decode(part, [one.index for one in self.leaves.below(leaf.path[0])])
-        return held_against_values(self, part, column, leaf, self._columns.place(index), rows, filters)
+        return held_against_values(self, part, column, leaf, rows, filters)
 
     def _decode(self, part: int, leaves: Sequence[int], groups: range | None = None) -> tuple[pa.Table, int]:
         columns = [self.stored(index) for index in leaves]
@@ -296,7 +299,7 @@ class OrcFile(OrcLayout, SealedFile):
             self.need_open(column)
         with self._at():
             need_range((self.stripe_statistics(part, one), one) for one in columns)
-        return decoded(self, part, columns, self._columns.names(leaves), groups)
+        return self.decoded(part, columns, self._columns.names(leaves), groups)
 
     def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: range | None = None) -> pa.Table:
         table, count = self._decode(part, leaves, groups)
@@ -305,7 +308,7 @@ class OrcFile(OrcLayout, SealedFile):
 
     def _matching(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
         """The rows of these row groups that the predicate keeps."""
-        spans = row_groups(self, part)
+        spans = self.row_spans(part)
         near = [self._matching_of(plan, part, spans, one) for one in neighbourhoods(kept, self.stripes[part])]
         found = [one for one in near if one is not None]
         return pa.concat_tables(found) if found else None
@@ -314,7 +317,7 @@ class OrcFile(OrcLayout, SealedFile):
         self, plan: OrcPlan, part: int, every: Sequence[tuple[int, int]], kept: Sequence[int]
     ) -> pa.Table | None:
         """As `_matching`, with all between the first and the last row group decoded: first the predicate's columns.
-        `every`: as `row_groups`.
+        `every`: as `row_spans`.
         """
         assert plan.predicate is not None  # noqa: S101
         begin = every[kept[0]][0]
@@ -345,7 +348,7 @@ class OrcFile(OrcLayout, SealedFile):
         """Refuse a column in plaintext that must not be."""
         if column.id not in self.tail.encrypted:
             with self._at():
-                self._expectation.plaintext_column(column.name)
+                self.keys.expectation.plaintext_column(column.name)
 
     def stored(self, index: int) -> Column:
         """A leaf, as the file has it.

@@ -82,7 +82,7 @@ def _verify_column(
         return
     if rows is None:
         return
-    truths = held_against_values(file, stripe, stored, leaf, columns.place(index), rows, found)
+    truths = held_against_values(file, stripe, stored, leaf, rows, found)
     for group, truth in enumerate(truths):
         if truth.wrong is not None:
             report.failed(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
-from ...read.orc.file import OrcFile
 from ..listing import TableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
 from .common import as_frame, described, job_table, packs
@@ -19,7 +18,6 @@ from .common import as_frame, described, job_table, packs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ...core.parquet.walk import Chunk
     from ...format.verify import VerifyReport
     from ...read.file import SealedFile
     from ...sbbf import FilterSpec
@@ -180,37 +178,15 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
 
 
 def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
-    """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there
-    are of the other columns.
+    """The promised filters of columns that lack one in some part of the file, or have it in clear; and how many filters
+    there are of the other columns. A stripe's filters of a column count as one.
     """
-    if isinstance(file, OrcFile):
-        return _missing_of_orc(file, table)
     missing: dict[str, FilterSpec] = {}
     present = 0
     for name, spec in table.bloom_filters().items():
-        inside = [leaf.index for leaf in file.walk.footer.schema.below(name)]
-        chunks = [file.walk.chunk(group, leaf) for group in range(file.num_row_groups) for leaf in inside]
-        if all(_has_filter(file, chunk) for chunk in chunks):
-            present += len(chunks)
-        else:
-            missing[name] = spec
-    return missing, present
-
-
-def _missing_of_orc(file: OrcFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
-    """As `_missing`; one that is not believed is none. A stripe's filters of a column count as one."""
-    missing: dict[str, FilterSpec] = {}
-    present = 0
-    for name, spec in table.bloom_filters().items():
-        leaves = [file.stored(leaf.index) for leaf in file.leaves.below(name)]
-        found = [file.believed(part, leaf) is not None for part in range(file.num_parts) for leaf in leaves]
+        found = [file.has_filter(leaf, part) for part in range(file.num_parts) for leaf in file.leaves.below(name)]
         if all(found):
             present += len(found)
         else:
             missing[name] = spec
     return missing, present
-
-
-def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
-    found = file.walk.filter(chunk)
-    return found is not None and (found.sealed or not chunk.encrypted)

@@ -18,7 +18,7 @@ from ...core.storage.ref import FileRef
 from ...core.text import articled
 from ...specs import encryption_for
 from ...table.hive import check_partitioning, folders
-from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from ...write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
 from ..given import PARTITION_OVERWRITE, absolute_kms
 from ..listing import in_folder, open_filesystem
 from ..opening import table_of
@@ -195,7 +195,7 @@ class TableWriter(DataSourceArrowWriter):
 @dataclass(slots=True)
 class _OpenFile:
     name: str
-    writer: SealedWriter
+    writer: FileWriter
     rows: int = 0
     waiting: int = 0  # bytes of rows that are in no row group yet
 
@@ -236,7 +236,7 @@ class _Attempt:
         with table.errors("make a folder"):
             table.make_folder(posixpath.dirname(path), below=self._place.folder)
         policy = table_of(self._job._policy)
-        writer = SealedWriter(
+        writer = FileWriter(
             path,
             self._job._stored,
             encryption=encryption_for(policy, FileRef(table.path(name), table.filesystem)),
