@@ -285,7 +285,7 @@ def test_no_probed_value_is_sealed_under_the_footers_key(tmp_path: Path) -> None
     sealed under that of another file's column, or not at all.
     """
     pytest.importorskip("pyspark")
-    from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
+    from bloomseal.spark.source.sealed_keyset import SealedKeys
 
     here = world(tmp_path / "w")
     me = role(here, tmp_path)

@@ -54,7 +54,7 @@ if "pyspark.daemon" in sys.orig_argv:
     import bloomseal.keytools.keyring.keyring
     import bloomseal.read.rows
     import bloomseal.spark.jobs.files
-    import bloomseal.spark.semijoin.reading
+    import bloomseal.spark.source.search
     import bloomseal.spark.source.source
     import bloomseal.spark.source.writer
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,14 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
+from bloomseal.core.exclusion import Reason
+from bloomseal.read.parquet import ParquetFile
+from bloomseal.spark.semijoin import pruning
+from bloomseal.spark.source.options import SourceOptions
+from bloomseal.spark.source.planning import Files, by_indexes, need_marks
+from bloomseal.spark.source.scan import Piece
+from bloomseal.spark.source.sealed_keyset import SealedKeys
+from bloomseal.spark.source.search import KeySearch, mark
 
 from .indexed_tables import FILES, ROWS, ids, one, opened, ssn, turned
 
@@ -19,35 +28,23 @@ if TYPE_CHECKING:
 
     from bloomseal.policy import TablePolicy
 
-_SMALL = "spark.sql.autoBroadcastJoinThreshold"
-
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
-@pytest.fixture(params=["by tasks", "on the driver"])
-def narrowings(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, spark: SparkSession
-) -> Iterator[list[int | None]]:
+@pytest.fixture
+def narrowings(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """How many keys the index knew, each time that they were looked up; None: it was not to be asked."""
-    from bloomseal.spark.semijoin import hitting, pruning
-
     told: list[int | None] = []
-    tasks = request.param == "by tasks"
+    inner = pruning._known_keys
 
     def watched(*args: Any) -> Any:
-        found = hitting.hits_of(*args)
-        told.append(None if found is None else len(found.keys))
+        found = inner(*args)
+        told.append(None if found is None else len(found[0]))
         return found
 
-    monkeypatch.setattr(pruning, "hits_of", watched)
-    monkeypatch.setattr(hitting, "_AT_ONCE", 300)
-    monkeypatch.setattr(hitting, "_FEW", 100)
-    monkeypatch.setattr(hitting, "_KEYS_OF_A_PAGE", 0)
-    monkeypatch.setattr(hitting, "_collected" if tasks else "_by_job", lambda *_: pytest.fail("the other way"))
-    # What Spark would not broadcast is looked up by tasks.
-    spark.conf.set(_SMALL, "-1" if tasks else str(1 << 30))
-    yield told
-    spark.conf.unset(_SMALL)
+    monkeypatch.setattr(pruning, "_known_keys", watched)
+    monkeypatch.setattr(pruning, "_MANY", 100)
+    return told
 
 
 def many_keys(spark: SparkSession) -> DataFrame:
@@ -61,7 +58,7 @@ def spark_own(spark: SparkSession, table: Path, keys: DataFrame) -> list[int]:
     return ids(rows.join(keys, rows["ssn"] == keys["k"], "left_semi"))
 
 
-def test_tasks_look_keys_up_in_the_index(
+def test_many_keys_are_looked_up_in_the_index(
     spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
 ) -> None:
     keys, every_tenth = many_keys(spark), list(range(0, FILES * ROWS, 10))
@@ -80,12 +77,12 @@ def test_tasks_look_keys_up_in_the_index(
     assert ids(bss.semi_join(spark, table, "ssn", few.toArrow())) == [410, 1010]
     assert bss.semi_join(spark, table, "ssn", few.where("k LIKE 'nowhere%'")).count() == 0
     assert bss.semi_join(spark, table, "ssn", few.where("k = ''")).count() == 0
-    assert narrowings == [2, 2, 2, 0, 0]
+    assert narrowings == [2, 2, 2, 0, None]  # of none at all there is nothing to look up
     with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
         bss.semi_join(spark, table, "ssn", few.selectExpr("length(k) AS k").selectExpr("CAST(k AS BIGINT) AS k"))
 
 
-def test_an_index_that_does_not_cover_all_is_not_asked_for_keys_by_tasks(
+def test_an_index_that_does_not_cover_all_is_not_asked_for_the_keys_alone(
     spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
 ) -> None:
     few = many_keys(spark).where(f"k = '{ssn(410)}' OR k LIKE 'nowhere%'")
@@ -111,8 +108,6 @@ def test_other_files_than_keys_were_looked_up_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file gets a key that was nowhere when tasks looked: no run may pass over it, covered by then or not."""
-    from bloomseal.spark.semijoin import pruning
-
     few = many_keys(spark).where(f"k = '{ssn(20)}' OR k LIKE 'nowhere%'")
     keys = few.union(spark.createDataFrame(pa.table({"k": ["somebody else"]})))
     frame = bss.semi_join(spark, table, "ssn", keys)
@@ -125,7 +120,7 @@ def test_other_files_than_keys_were_looked_up_for(
         frame.collect()
     # Between the tasks and the planning of the frame: all keys are asked then.
     again = many_keys(spark).where(f"k = '{ssn(30)}' OR k LIKE 'nowhere%'")
-    inner = pruning.hits_of
+    inner = pruning._known_keys
 
     def later(*args: Any) -> Any:
         found = inner(*args)
@@ -139,7 +134,7 @@ def test_other_files_than_keys_were_looked_up_for(
         found: list[str] = bs.read_table(file, decryption=indexed[1].for_table("t").at(table)).column("ssn").to_pylist()
         return found
 
-    monkeypatch.setattr(pruning, "hits_of", later)
+    monkeypatch.setattr(pruning, "_known_keys", later)
     assert bss.semi_join(spark, table, "ssn", again).where("ssn = 'nowhere 3'").count() == ROWS
     assert narrowings == [1, 1]
 
@@ -168,94 +163,49 @@ def test_a_column_that_another_file_spells_otherwise(
 
 
 def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of_the_keys(
-    indexed: tuple[Path, bs.Policy], table: Path
-) -> None:
-    """Tasks open files later than the plan was made, and hold no other keys than those that the index knew."""
-    from bloomseal.spark.semijoin.indexed import AskedIndexes, Left
-
-    policy = indexed[1].for_table("t").at(table)
-    path = one(table, indexed[1])
-    everything, some = AskedIndexes(), AskedIndexes(pinned={})
-    kept = everything.left([str(path)], None, policy, "ssn", lambda file, _: file.key_set("ssn", [ssn(417)]))
-    (known,) = kept.names.values()
-    assert known is not None
-    # Each run of such a frame takes what was left when it was made, as long as the file is the same.
-    again = AskedIndexes(pinned={str(path): known.sighting.state}, known=kept)
-
-    def left() -> Left:
-        return again.left([str(path)], None, policy, "ssn", lambda *_: pytest.fail("asked for the keys again"))
-
-    assert left() is kept
-    with bs.open_file(path, decryption=policy) as file:
-        gone = everything.excluded(known, file)
-        assert gone == some.excluded(known, file)
-        assert [group for group in range(file.num_row_groups) if group not in (gone or {})] == [*known.groups]
-        assert everything.excluded(None, file) is None
-    turned(table, indexed[1])
-    with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
-        left()
-    with bs.open_file(path, decryption=policy) as file:
-        assert everything.excluded(known, file) is None
-        for asked in (some, some.brief, again.brief):
-            for seen in (known, None):
-                with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
-                    asked.excluded(seen, file)
-
-
-def test_row_groups_that_an_index_leaves_are_asked_no_more(
     indexed: tuple[Path, bs.Policy], table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bloomseal.read.parquet import ParquetFile
-    from bloomseal.spark.semijoin.indexed import AskedIndexes
-    from bloomseal.spark.semijoin.reading import Reading
-    from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
-    from bloomseal.spark.source.stats import SourceStats
-
-    policy = indexed[1].for_table("t").at(table)
+    """Tasks open files later than the plan was made, and hold no other keys than those that the index knew. Where they
+    hold all of them, filters tell what is in another file.
+    """
+    policy = indexed[1].for_table("t")
     path = one(table, indexed[1])
+    settings = SourceOptions((str(path),), str(policy.kms), policy.at(table))
+    piece = Piece(None, str(path), path.stat().st_size, root=str(table))
+    with settings.open(piece) as file:
+        leaf = file.leaf("ssn")
+        sealed = SealedKeys.of(file.key_set("ssn", [ssn(417)]), leaf.type, file, leaf.index, None)
+    every = KeySearch(sealed, settings)
+    plan = by_indexes(Files([piece], settings, None), ["ssn"], lambda stand_in: every.ways(stand_in, [[]]))
+    (left,) = plan.pieces
+    assert left.kept is not None
+    some = KeySearch(sealed, settings, frozenset([mark(str(path), left.kept.sighting.state)]))
+    need_marks(some, plan)
+    with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
+        need_marks(KeySearch(sealed, settings, frozenset()), plan)
     asked: list[Any] = []
     inner = ParquetFile.survivors
     monkeypatch.setattr(ParquetFile, "survivors", lambda *args: asked.append(args) or inner(*args))
-    with bs.open_file(path, decryption=policy) as file:
-        keys = file.key_set("ssn", [ssn(417)])
-        left = AskedIndexes().left([str(path)], None, policy, "ssn", lambda _file, _place: keys)
-        (kept,) = left.names.values()
-        assert kept is not None
-        leaf = file.walk.footer.schema.leaf("ssn")
-        sealed = SealedKeys.of(keys, leaf.type, file, leaf.index, None)
-        reading = Reading(b"", None, sealed, None, {}, True, {})  # type: ignore[arg-type]
-        stats = SourceStats()
-        assert reading._left(file, keys, kept, stats) == kept.groups
-        assert (asked, stats.pruned_by_index, stats.pruned_by_filter) == ([], 4, 0)
-        # What no index was asked about its filters are.
-        assert list(reading._left(file, keys, None, stats)) == list(kept.groups)
+    with settings.open(piece) as file:
+        for search in (every, some):
+            found = search.ask(file, left.kept)
+            assert (found.row_groups, found.ruled_out_by(Reason.INDEX)) == (left.kept.groups, 4)
+        assert asked == []  # an index is the better filter
+        # What no index was asked about its statistics and filters are.
+        assert every.ask(file).row_groups == left.kept.groups
         assert len(asked) == 1
-    # Another file than the one that the index was asked about: all keys are at hand, and its filters tell.
     turned(table, indexed[1])
-    with bs.open_file(path, decryption=policy) as file:
-        assert list(reading._left(file, keys, kept, stats)) == []
+    with settings.open(piece) as file:
+        assert every.ask(file, left.kept).row_groups == ()
         assert len(asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("files", "least", "tasks"),
-    [(0, 200, 1), (1, 200, 1), (424, 200, 2), (1_000, 200, 5), (9_000, 200, 8), (6, 1, 6), (424, 1, 8)],
-)
-def test_few_small_files_are_few_tasks(files: int, least: int, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bloomseal.spark.semijoin.reading import Reading, _Reader
-    from bloomseal.spark.source.stats import SourceStats
-
-    nothing: Any = None
-    names = dict.fromkeys(map(str, range(files)))
-    monkeypatch.setattr(Reading, "_planned", lambda _: (names, SourceStats(), None))
-    task = Reading(b"", None, nothing, nothing, names, False, dict.fromkeys(names, ()))
-    parts: list[Any] = list(_Reader(task, 2, least).partitions())
-    assert len(parts) == tasks
-    assert sorted(file[0] for part in parts for file in part.files) == sorted(names)
+        for search in (some, pickle.loads(pickle.dumps(some))):  # noqa: S301 - our own
+            for kept in (left.kept, None):
+                with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
+                    search.ask(file, kept)
 
 
 def test_batches_of_few_rows_travel_together() -> None:
-    from bloomseal.spark.semijoin.reading import _together
+    from bloomseal.spark.source.reader import _together
 
     taken: list[int] = []
 

@@ -305,7 +305,7 @@ def test_the_data_source_logs_who_opened_what(
 ) -> None:
     """By the policy's access log, from the executors."""
     # A session that was given a KMS, by another test, takes it for every policy.
-    monkeypatch.setattr("bloomseal.spark.reading.known_policy", lambda _: (None, None))
+    monkeypatch.setattr("bloomseal.spark.request.known_policy", lambda _: (None, None))
     log = tmp_path / "access.jsonl"
     policy = table_policy(own_ring, access_log=str(log))
     files = fill(tmp_path / "people", policy)

@@ -33,7 +33,7 @@ pytestmark = [
 def _nothing_enabled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A session that was given a KMS and a policy, by another test, takes them for every table."""
     before = known_policy(spark)
-    monkeypatch.setattr("bloomseal.spark.reading.known_policy", lambda _: (None, None))
+    monkeypatch.setattr("bloomseal.spark.request.known_policy", lambda _: (None, None))
     register_source(spark, None, None)
     yield
     register_source(spark, *before)

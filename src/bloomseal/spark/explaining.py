@@ -11,8 +11,9 @@ from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Protection
 from ..read.file import SealedFile
 from .guarding import LEFT_OUT
-from .reading import Paths, PolicyChoice, Request, counted, with_indexes
+from .reading import counted
 from .reading import read as read_table
+from .request import Paths, PolicyChoice, Request, with_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -123,9 +124,7 @@ def _counts(stats: SourceStats) -> list[str]:
 
 def _keys(request: Request) -> list[str]:
     """The columns of the first file, and whether their keys can be had here, on the driver."""
-    from .source.files.tree import find_files
-
-    first = find_files(request.settings.paths).files[0]
+    first = request.tree.files[0]
     with request.settings.open(first) as file:
         if not file.num_row_groups:
             return []

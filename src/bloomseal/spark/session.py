@@ -9,11 +9,10 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ..core.errors import BloomsealWarning, UsageError
@@ -39,16 +38,15 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
+    from .source.search import KeySearch
     from .source.stats import Metrics
 
 __all__ = [
     "advice",
     "as_active",
     "chosen_table",
-    "counter_of",
     "enable",
     "known_policy",
-    "meanwhile",
     "metrics_of",
     "register_source",
     "settings_for",
@@ -56,7 +54,6 @@ __all__ = [
 ]
 
 
-T = TypeVar("T")
 _NAME: Final = "bloomseal.session"
 _DAY: Final = 86_400
 """Seconds; the key helper takes no more."""
@@ -184,10 +181,17 @@ def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[s
 
 
 def register_source(
-    spark: SparkSession, kms: str | None, policy: Policy | None, name: str = "bloomseal"
+    spark: SparkSession,
+    kms: str | None,
+    policy: Policy | None,
+    name: str = "bloomseal",
+    search: KeySearch | None = None,
 ) -> Accumulator[Metrics]:
     """Register the data source with what this session knows: the processes that plan and run its queries see no
     session.
+
+    Args:
+        search: the keys of the one frame that it is for.
 
     Returns:
         The counts of what the session's reads through it did.
@@ -200,7 +204,7 @@ def register_source(
     if (metrics := _metrics.get(_name(spark))) is None:
         metrics = _metrics[_name(spark)] = new_metrics(spark)
     zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
-    given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
+    given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism, search), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
     with _registering, as_active(spark):
         forget_static_source(spark, name)
@@ -225,23 +229,6 @@ def as_active(spark: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-@contextlib.contextmanager
-def meanwhile(spark: SparkSession, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-    """Have `work`, most of which is the JVM's, done in a thread of its own; its jobs belong to this thread's group.
-
-    Yields:
-        What waits for it, and gives or raises what it does. The block ends when it is done.
-    """
-    from pyspark.util import inheritable_thread_target
-
-    def run() -> T:
-        with as_active(spark):
-            return work()
-
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(inheritable_thread_target(spark)(run)).result
-
-
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
     """The KMS and the policy that `enable` was given; None where it was not called."""
     classic_jvm(spark)
@@ -250,12 +237,7 @@ def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
 
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
-    return found.value if (found := counter_of(spark)) is not None else None
-
-
-def counter_of(spark: SparkSession) -> Accumulator[Metrics] | None:
-    """What counts the session's reads; None where nothing does."""
-    return _metrics.get(_name(spark))
+    return found.value if (found := _metrics.get(_name(spark))) is not None else None
 
 
 def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:

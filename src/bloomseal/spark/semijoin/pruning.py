@@ -1,49 +1,53 @@
-"""Pruning a table by a big set of keys: probed on the executors, against every row group's statistics and sealed
-filter.
+"""Pruning a table by a big set of keys: what its sealed indexes, and then every row group's statistics and sealed
+filter, leave of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
-import pickle
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ...core.errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
-from ...core.parquet.belief import believed_filter
-from ...core.parquet.expectation import Expectation
-from ...core.parquet.statistics import bounds
-from ...index.folder import columns_in
+from ...core.exclusion import Reason
+from ...core.sbbf import ProbeSet
 from ...policy import Policy, TablePolicy
-from ...sbbf import KeySet
 from ...storage.formats import Format, named_format
-from ..given import PARTITION_INFERENCE
-from ..jobs.common import described, job_table, packs
-from ..listing import TableFiles, qualified, split_uri
-from ..opening import open_table_file, table_of
-from ..session import meanwhile, show_figures
-from .hitting import hits_of
-from .indexed import AskedIndexes, Left
-from .result import Prediction, PrunedFile, PruneResult, index_pays
-from .sealed_keyset import SealedKeys, identity_of, place_of, values_of
+from ..jobs.common import described, packs
+from ..request import Request, with_indexes
+from ..session import show_figures
+from ..source.planning import Files, Plan, by_folders, by_indexes, need_marks, spelled
+from ..source.pushdown import collated
+from ..source.sealed_keyset import SealedKeys, place_of
+from ..source.search import Hashes, KeySearch, OneOf, mark
+from ..source.types import stored_type
+from .keys import values_of
+from .result import Prediction, PrunedFile, PruneResult
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ...index.facts.sighting import Kept
+    from ...core.parquet.schema import Leaf
+    from ...core.sbbf import ColumnType
     from ...read.file import SealedFile
-    from ...table.query.indexes import Indexes
-    from ..source.files.tree import Tree
+    from ...sbbf import KeySet
+    from ...table.query.indexes import Held
+    from ..source.files.live import Rules
+    from ..source.options import SourceOptions
+    from ..source.scan import Piece
 
 __all__ = ["Question", "prune"]
 
-_SAMPLES: Final = 3
 _SAMPLED_FILES: Final = 12
+_MANY: Final = 200_000
+"""More keys than these, which are at hand in Arrow, are first looked up in an index that covers every file."""
 
 
 def prune(
@@ -58,8 +62,8 @@ def prune(
     use_index: str = "auto",
     trust: str = "auto",
 ) -> PruneResult:
-    """The files and row groups of a table in which any of these keys may be: all others hold none, proven by statistics
-    or by an authenticated filter.
+    """The files and row groups of a table in which any of these keys may be: all others hold none, proven by a sealed
+    index, by statistics or by an authenticated filter.
 
     The keys are hashed once, here. To the tasks go hashes and orderings only, sealed under a key that is derived from
     the column's own: they tell the values to whoever can try candidates. An executor opens them with the same right
@@ -81,13 +85,42 @@ def prune(
         KeyAccessError, IntegrityError, PolicyError: a sample of the files can't be opened here.
 
     Warns:
-        BloomsealWarning: by the prediction pruning can't pay.
+        BloomsealWarning: most row groups of a sample may hold a key.
     """
-    chosen = job_table(spark, path, policy, table)
-    question = Question.of(spark, path, column, keys, chosen, use_index, trust)
+    request = Request(spark, path, policy, table, with_indexes(None, use_index, trust))
+    question = Question.of(request, column, keys)
     if not question.prediction.pays:
         warnings.warn(f"pruning can't pay: {question.prediction}", BloomsealWarning, stacklevel=2)
-    return question.ask(spark, files_per_task)
+    plan, where = question.plan, request.settings.paths[0]
+    found = {piece.name: PrunedFile(piece.name, (), count, by_index=count) for piece, count in plan.gone}
+    if plan.pieces:
+        with described(spark, f"ask {where} for {len(plan.pieces)} files' filters"):
+            task = functools.partial(_ask, request.settings, question.search, request.tree.rules)
+            answers = packs(spark, plan.pieces, files_per_task).mapPartitions(task).collect()
+        found |= {one.file: one for one in answers}
+    files = request.tree.files
+    seen, base = tuple(found[file.name] for file in files), files[0].base if files else None
+    result = PruneResult(os.fspath(path), column, seen, question.prediction, base, plan.stats.files_not_covered)
+    show_figures(spark, "bloomseal: what pruning left", result.counts)
+    return result
+
+
+def _ask(
+    settings: SourceOptions, search: KeySearch, rules: Rules | None, pieces: Iterable[Piece]
+) -> Iterator[PrunedFile]:
+    for piece in pieces:
+        try:
+            with settings.open(piece) as file:
+                if rules is not None:
+                    rules.check(file)
+                found = search.ask(file, piece.kept)
+                yield PrunedFile(
+                    piece.name, found.row_groups, file.num_row_groups, found.by_statistics, found.by_filter,
+                    found.without_filter, by_index=found.ruled_out_by(Reason.INDEX),
+                )  # fmt: skip
+        except BloomsealError as error:
+            # Raised, it would end the job. What could not be asked may hold anything.
+            yield PrunedFile(piece.name, (), 0, failure=error.what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,252 +129,190 @@ class Question:
 
     Attributes:
         values: the keys, or those of them that a sealed index knows.
+        search: the same for the tasks, sealed.
+        plan: what the table's indexes leave of its files.
+        use_index: whether runs ask indexes, as in `bloomseal.open_table`.
         alike: the files of the sample have one schema.
     """
 
-    path: str
-    column: str
     values: Any
-    table: TablePolicy
-    files: TableFiles
-    case_sensitive: bool
-    sealed: SealedKeys
+    search: KeySearch
     prediction: Prediction
-    tree: Tree
-    indexes: AskedIndexes
-    left: Left
+    plan: Plan
+    use_index: str
     alike: bool
 
     @classmethod
-    def of(
-        cls,
-        spark: SparkSession,
-        path: str | os.PathLike[str],
-        column: str,
-        keys: Any,
-        table: TablePolicy,
-        use_index: str = "auto",
-        trust: str = "auto",
-        crowded: Callable[[], object] | None = None,
-    ) -> Question:
-        """List the files, and look at the keys: those that a sealed index of the whole table knows, or else all.
+    def of(cls, request: Request, column: str, keys: Any) -> Question:
+        """Hash the keys, those that a sealed index of the whole table knows, or else all; seal them; ask indexes, and a
+        few of the files that these leave.
+
+        Raises:
+            As `prune`.
+        """
+        settings, tree = request.settings, request.tree
+        if settings.table is None:
+            raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
+        if any(named_format(file.name) is Format.ORC for file in tree.files):
+            raise UnsupportedError(
+                "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
+                file=settings.paths[0], column=column, hint="bss.read(…, where=…), or a join of what it reads",
+            )  # fmt: skip
+        values = values_of(keys, column)
+        pieces, _ = by_folders(tree, (), request.zone)
+        files = Files(pieces, settings, tree.rules)
+        if (known := _known_keys(files, column, values)) is not None:
+            # A file that was replaced meanwhile is asked for all keys.
+            with contextlib.suppress(UnsupportedError):
+                found = _Sample(files, column, known[0]).question(known[1])
+                need_marks(found.search, found.plan)
+                if found.prediction.pays:
+                    return found
+                # They are nearly everywhere: an index would spare nothing, whatever else is asked.
+                files = Files(pieces, replace(settings, use_index="never"), tree.rules)
+        return _Sample(files, column, values).question(None)
+
+
+class _Sample:
+    """What indexes, and a few files, say of keys; the first file with rows seals these."""
+
+    def __init__(self, files: Files, column: str, values: Any) -> None:
+        self._files, self._column, self._values = files, column, values
+        self._keys: dict[ColumnType, KeySet] = {}
+        self._asked: dict[ColumnType, Hashes] = {}
+        self._sealed: SealedKeys | None = None
+        self._empty: SealedKeys | None = None
+        self._schemas: set[bytes] = set()
+        self._left = self._sampled = 0
+
+    def question(self, marks: frozenset[bytes] | None) -> Question:
+        """Look at the files.
 
         Args:
-            crowded: called as soon as it is known that there are as many keys as files, of a table without a log: it
-                may well be read whole.
+            marks: as `KeySearch` has them.
         """
-        from ..source.files.settled import settled
-        from ..source.files.tree import find_files
-
-        typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
-        # What Spark would read: others' rows are not the table's.
-        place, expected = qualified(spark, path), Expectation.of_table(table)
-        base, folder = split_uri(place)
-        # Of keys that an index could be asked for first not all are wanted.
-        early = hasattr(keys, "toArrow") and base is None and not columns_in(table.root or folder)
-        look = functools.partial(values_of, keys, column)
-        with meanwhile(spark, look) if early else contextlib.nullcontext(look) as values:
-            tree = settled([(base, folder)], lambda: find_files([place], infer=typed, expected=expected))
-            if any(named_format(file.name) is Format.ORC for file in tree.files):
-                raise UnsupportedError(
-                    "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
-                    file=os.fspath(path), column=column, hint="bss.read(…, where=…), or a join of what it reads",
-                )  # fmt: skip
-            files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
-            case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-            indexes = AskedIndexes(use_index, trust, tree.rules, case_sensitive)
-            if (hits := hits_of(indexes, files, table, column, keys)) is not None:
-                # A file that was replaced meanwhile is asked for all keys; so is a table of which they leave nothing
-                # out.
-                with contextlib.suppress(UnsupportedError):
-                    pinned = replace(indexes, pinned=hits.states)
-                    found = cls._of(path, column, hits.keys, table, files, tree, pinned, hits.indexes)
-                    if found.prediction.pays:
-                        return replace(found, indexes=replace(pinned, known=found.left))
-            every = values()
-            many = isinstance(every, Sized) and len(every) >= len(files.names)
-            if crowded is not None and many and tree.rules is None:
-                crowded()
-            return cls._of(path, column, every, table, files, tree, indexes)
-
-    @classmethod
-    def _of(
-        cls,
-        path: str | os.PathLike[str],
-        column: str,
-        values: Any,
-        table: TablePolicy,
-        files: TableFiles,
-        tree: Tree,
-        indexes: AskedIndexes,
-        loaded: Indexes | None = None,
-    ) -> Question:
-        """Hash the keys, seal them, ask sealed indexes, and predict from a few of the files that these leave what
-        asking all of them will bring.
-        """
-        from ..source.pushdown import collated
-        from ..source.types import stored_type
-
-        sealed, keys, seen, left, sampled = None, None, [], 0, 0
-        refused: BloomsealError | None = None
-        schemas: set[bytes] = set()
-        of_index = indexes.left(
-            files.names, files.base, table, column,
-            lambda file, place: file.key_set(file.columns[place], values), loaded,
-        )  # fmt: skip
+        files, refused = self._files, None
+        plan = by_indexes(files, [self._column], self._ways)
+        prediction = Prediction(0, by_index=plan.ruled_out)
         # One at least, with a row group: its column's key seals the keys.
-        names = list(of_index.names) or list(files.names)
-        sample = [names[place] for place in _some(len(names), _SAMPLED_FILES)]
-        empty: SealedKeys | None = None
-        for name in dict.fromkeys([*sample, *names]):
-            if sealed is not None and index_pays(of_index.ruled_out):
-                break  # it pays, whatever other files say
-            if name not in sample and (empty is None or sealed is not None or refused is not None):
+        pieces = plan.pieces or files.pieces
+        sample = [pieces[place] for place in _some(len(pieces), _SAMPLED_FILES)]
+        for number, piece in enumerate([*sample, *pieces]):
+            if self._sealed is not None and (number >= len(sample) or prediction.index_pays):
+                break
+            if number >= len(sample) and (self._empty is None or refused is not None):
                 break  # all but files without rows tell enough
             try:
-                with open_table_file(name, table, files.base) as file:
-                    schemas.add(file.leaves.raw)
-                    leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
-                    if leaf is None:
-                        continue
-                    if collated(stored_type(file, file.walk.footer.schema.leaves[leaf].path)):
-                        raise UsageError(
-                            "by its collation, texts of other bytes are equal too: filters know bytes",
-                            column=column, hint="where()",
-                        )  # fmt: skip
-                    kind = file.walk.footer.schema.leaves[leaf].type
-                    if not file.num_row_groups:
-                        empty = empty or SealedKeys.none(file.columns[leaf], kind, file.path, files.base)
-                        continue
-                    if keys is None or sealed is None:
-                        keys = file.key_set(file.columns[leaf], values)
-                        sealed = SealedKeys.of(keys, kind, file, leaf, files.base)
-                    if kind == sealed.column_type:
-                        seen += list(_chances(file, leaf, keys))
-                        answer = file.survivors(file.columns[leaf], keys)
-                        left, sampled = left + len(answer.row_groups), sampled + file.num_row_groups
+                with files.settings.open(piece) as file:
+                    self._look(file, piece.base)
             except UsageError:
                 raise
             except BloomsealError as error:
                 refused = error  # the executors will tell, of each file
-        if sealed is None and refused is not None:
+        if self._sealed is None and refused is not None:
             raise refused
-        sealed = sealed or empty  # nobody needs the keys where there is no row
-        if sealed is None:
-            what = "no such column in the files" if files.names else "there are no files"
-            raise UsageError(what, file=os.fspath(path), column=column, hint="values of partition columns: where()")
-        predicted = _predicted(0 if keys is None else len(keys), seen)
-        prediction = replace(predicted, left=left / max(sampled, 1), sampled=sampled, by_index=of_index.ruled_out)
-        return cls(
-            os.fspath(path), column, values, table, files, indexes.case_sensitive, sealed, prediction, tree, indexes,
-            of_index, len(schemas) == 1,
-        )  # fmt: skip
+        # Nobody needs the keys where there is no row.
+        if (sealed := self._sealed or self._empty) is None:
+            what = "no such column in the files" if files.pieces else "there are no files"
+            where, hint = files.settings.paths[0], "values of partition columns: where()"
+            raise UsageError(what, file=where, column=self._column, hint=hint)
+        keys, left = self._keys.get(sealed.column_type, ()), self._left / max(self._sampled, 1)
+        prediction = replace(prediction, keys=len(keys), left=left, sampled=self._sampled)
+        search = KeySearch(sealed, files.settings, marks)
+        return Question(self._values, search, prediction, plan, files.settings.use_index, len(self._schemas) == 1)
 
-    def ask(self, spark: SparkSession, files_per_task: int) -> PruneResult:
-        """Ask all files. Those whose column is of another type are asked again, with the keys hashed for it."""
-        found = {name: PrunedFile(name, (), groups, by_index=groups) for name, groups in self.left.gone.items()}
-        sealed, names = self.sealed, [*self.left.names]
-        while names:
-            task = functools.partial(
-                _ask, pickle.dumps(self.table), self.files.base, self.indexes.brief, self.column, sealed
-            )
-            with described(spark, f"ask {self.path} for {len(names)} files' filters"):
-                asked = [(name, self.left.names[name]) for name in names]
-                answers = packs(spark, asked, files_per_task).mapPartitions(task).collect()
-            found |= {name: answer for name, answer in answers if answer is not None}
-            names = [name for name, answer in answers if answer is None]
-            if names:
-                sealed = self._sealed_for(names[0])
-        seen = tuple(found[name] for name in self.files.names)
-        uncovered = self.left.stats.files_not_covered
-        result = PruneResult(self.path, self.column, seen, self.prediction, self.files.base, uncovered)
-        show_figures(spark, "bloomseal: what pruning left", result.counts)
-        return result
+    def _ways(self, stand_in: SealedFile) -> list[list[Any]]:
+        if (place := place_of(stand_in, self._column)) is None:
+            return [[]]  # who opens such a file says what it is
+        leaf = stand_in.leaves.leaves[place]
+        keys = self._keys_for(stand_in, leaf)
+        # One object, so that the index is asked once.
+        return [[OneOf(leaf, self._asked.setdefault(leaf.type, Hashes(keys)))]]
 
-    def _sealed_for(self, name: str) -> SealedKeys:
-        with open_table_file(name, self.table, self.files.base) as file:
-            leaf = place_of(file, self.column, case_sensitive=self.case_sensitive)
-            assert leaf is not None  # noqa: S101
-            kind = file.walk.footer.schema.leaves[leaf].type
-            return SealedKeys.of(file.key_set(file.columns[leaf], self.values), kind, file, leaf, self.files.base)
+    def _keys_for(self, file: SealedFile, leaf: Leaf) -> KeySet:
+        if leaf.type not in self._keys:
+            self._keys[leaf.type] = file.key_set(leaf.name, self._values)
+        return self._keys[leaf.type]
 
-
-_Answer = tuple[str, PrunedFile | None]
-"""A file, and what is left of it; None where the keys are hashed for another type than its column's."""
-
-
-def _ask(
-    policy: bytes,
-    base: str | None,
-    indexes: AskedIndexes,
-    column: str,
-    sealed: SealedKeys,
-    files: Iterable[tuple[str, Kept | None]],
-) -> Iterator[_Answer]:
-    table = table_of(policy)
-    keys: KeySet | None = None
-    for name, kept in files:
-        try:
-            with open_table_file(name, table, base) as file:
-                if not file.num_row_groups:
-                    yield name, PrunedFile(file.path, (), 0, identity=identity_of(file))
-                    continue
-                keys = keys or sealed.open(table)
-                yield name, _asked(file, column, keys, sealed, indexes, kept)
-        except BloomsealError as error:
-            # Raised, it would end the job. What could not be asked may hold anything.
-            yield name, PrunedFile(name, (), 0, failure=error.what)
+    def _look(self, file: SealedFile, base: str | None) -> None:
+        self._schemas.add(file.leaves.raw)
+        if (place := place_of(file, self._column)) is None:
+            return
+        leaf = file.leaves.leaves[place]
+        if collated(stored_type(file, leaf.path)):
+            raise UsageError(
+                "by its collation, texts of other bytes are equal too: filters know bytes",
+                column=self._column, hint="where()",
+            )  # fmt: skip
+        if not file.num_row_groups:
+            self._empty = self._empty or SealedKeys.none(leaf.name, leaf.type, file.path, base)
+            return
+        keys = self._keys_for(file, leaf)
+        self._sealed = self._sealed or SealedKeys.of(keys, leaf.type, file, place, base)
+        if leaf.type == self._sealed.column_type:
+            found = file.survivors(leaf.name, keys)
+            self._left, self._sampled = self._left + len(found.row_groups), self._sampled + file.num_row_groups
 
 
-def _asked(
-    file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, indexes: AskedIndexes, kept: Kept | None
-) -> PrunedFile | None:
-    if indexes.rules is not None:
-        indexes.rules.check(file)
-    leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
-    every = tuple(range(file.num_row_groups))
-    # Filters of row groups that an index rules out are not opened.
-    by_index = indexes.excluded(kept, file) or {}
-    groups = tuple(group for group in every if group not in by_index)
-    told: dict[str, Any] = {"by_index": len(by_index), "identity": identity_of(file)}
-    if leaf is None:
-        return PrunedFile(file.path, groups, len(every), without_filter=len(groups), **told)
-    kind = file.walk.footer.schema.leaves[leaf].type
-    if kind != sealed.column_type:
+def _known_keys(files: Files, column: str, values: Any) -> tuple[pa.Array, frozenset[bytes]] | None:
+    """Of many keys those that the table's index of this column knows, and the `mark` of each file that it was held
+    against. None where that would not do: there is no index, it does not cover every file, or is not to be asked for so
+    many; keys that it can't be asked for; or they are few.
+    """
+    import pyarrow as pa
+
+    if not isinstance(values, pa.Array | pa.ChunkedArray) or isinstance(values.type, pa.BaseExtensionType):
         return None
-    left = file.survivors(file.columns[leaf], keys, groups)
-    return PrunedFile(
-        file.path, left.row_groups, len(every), left.by_statistics, left.by_filter, left.without_filter, **told
-    )
+    if len(values) <= _MANY or files.settings.trust == "identity" or (indexes := files.indexes()) is None:
+        return None
+    states = indexes.states()
+    held = indexes.held(spelled(indexes, [column]), states)
+    if len(held) != 1 or not held[0].coverage.covered.all() or (kind := _kind(held[0], column)) is None:
+        return None
+    if held[0].too_many(len(values)):
+        return None
+    from ...table.query.indexes import UnreadableError
+
+    try:
+        found = _those_in(held[0], kind, values)
+    except (BloomsealError, UnreadableError):
+        found = None  # whoever asks for all keys is told why
+    if found is None:
+        return None
+    names = (piece.name for piece in files.pieces)
+    return found, frozenset(mark(name, state) for name, state in zip(names, states, strict=True) if state is not None)
 
 
-def _some(count: int, most: int = _SAMPLES) -> list[int]:
+def _kind(held: Held, column: str) -> ColumnType | None:
+    """The type of the column in all files; None where they differ, or where one has the column by another spelling: of
+    that the index has nothing.
+    """
+    from ...index.lookup import ghost
+
+    kinds = set()
+    for doc in np.unique(held.coverage.docs).tolist():
+        file = ghost(held.coverage.doc(doc), "")
+        place = place_of(file, column)
+        leaf = None if place is None else file.leaves.leaves[place]
+        kinds.add(None if leaf is None or leaf.name != held.column else leaf.type)
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _those_in(held: Held, kind: ColumnType, values: Any) -> pa.Array | None:
+    """The values that the index knows; None where of some no hash decides."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    values = values.drop_null()
+    hashes, owners, undecided = ProbeSet.of(values, kind).hashes()
+    if undecided.any():
+        return None
+    hit = np.zeros(len(values), dtype=np.bool_)
+    hit[owners[held.find(hashes).owners]] = True
+    return values.filter(pa.array(hit))
+
+
+def _some(count: int, most: int) -> list[int]:
     """A few indexes, spread over all."""
     return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)}) if count else []
-
-
-def _chances(file: SealedFile, leaf: int, keys: KeySet) -> Iterator[tuple[int, float | None]]:
-    """Of a few row groups: keys within the bounds, and the filter's false positive probability."""
-    footer = file.walk.footer
-    for group in _some(file.num_row_groups):
-        meta = file.walk.meta(file.walk.chunk(group, leaf))
-        asked = keys.between(*(bounds(meta, footer.schema.leaves[leaf], footer.ordered[leaf]) or (None, None)))
-        bloom_filter = None if keys.undecided else believed_filter(file.walk, file.walk.chunk(group, leaf))
-        yield len(asked), None if bloom_filter is None else bloom_filter.false_positive_probability()
-
-
-def _predicted(keys: int, seen: Sequence[tuple[int, float | None]]) -> Prediction:
-    if not seen:
-        return Prediction(keys, keys, None, 1.0, 0)
-    chances = [
-        (1.0 if asked else 0.0) if fpp is None else -math.expm1(asked * math.log1p(-min(fpp, 1 - 1e-12)))
-        for asked, fpp in seen
-    ]
-    known = [fpp for _, fpp in seen if fpp is not None]
-    return Prediction(
-        keys,
-        sum(asked for asked, _ in seen) / len(seen),
-        sum(known) / len(known) if known else None,
-        sum(chances) / len(chances),
-        len(seen),
-    )

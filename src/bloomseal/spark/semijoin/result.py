@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Prediction", "PruneResult", "PrunedFile", "index_pays"]
+__all__ = ["Prediction", "PruneResult", "PrunedFile"]
 
 _LEAST_SAMPLE: Final = 8
 """Row groups that must have been asked before their answers say anything of the others."""
 _NOT_WORTH: Final = 0.9
-"""Where more than this share of the row groups is expected to survive by chance, pruning can't pay."""
-
-
-def index_pays(ruled_out: float) -> bool:
-    """Do indexes that rule out this share of the row groups spare enough, whatever filters add?"""
-    return 1 - ruled_out <= _NOT_WORTH
+"""Where more than this share of the row groups is left, pruning can't pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +25,9 @@ class PrunedFile:
         row_groups: indexes of those that may hold a key.
         seen: row groups in the file.
         by_statistics, by_filter: how many were ruled out.
-        by_index: how many of those that are left then a sealed index ruled out; all of a file that nobody opened.
-        without_filter: survivors that no filter could be asked about.
+        by_index: how many a sealed index ruled out; all of a file that nobody opened.
+        without_filter: survivors that no filter was asked about.
         failure: why the file could not be asked; all of it then survives.
-        identity: tells the file that was asked from one put in its place; None where it was not asked.
     """
 
     file: str
@@ -43,61 +37,39 @@ class PrunedFile:
     by_filter: int = 0
     without_filter: int = 0
     failure: str | None = None
-    identity: bytes | None = field(default=None, repr=False)
     by_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was expected before the executors were asked, from a few row groups of the table.
+    """What was expected before the executors were asked.
 
     Attributes:
         keys: distinct keys.
-        asked: keys that a row group's minimum and maximum leave to ask its filter for, on average.
-        fpp: the filters' false positive probability, exact from their bits, on average; None where there is no filter.
-        share: of the row groups that hold no key, those that survive all the same: 1 - (1 - fpp)^asked, on average.
-        row_groups: how many the prediction rests on.
-        left: of the row groups that were asked for a sample, those that may hold a key, by chance or since they do.
-        sampled: how many were asked.
-        by_index: the share of the row groups that sealed indexes rule out, before anything is sampled.
+        sampled: row groups of a few files that were asked, here on the driver.
+        left: the share of them that may hold a key, by chance or since they do.
+        by_index: the share of all row groups that sealed indexes rule out, before anything is sampled.
     """
 
     keys: int
-    asked: float
-    fpp: float | None
-    share: float
-    row_groups: int
     left: float = 0.0
     sampled: int = 0
     by_index: float = 0.0
 
     @property
     def pays(self) -> bool:
-        """Can pruning spare anything that is worth it?"""
-        if index_pays(self.by_index):
-            return True
-        return self.share <= _NOT_WORTH and not self._everywhere
+        """Whether pruning can spare anything that is worth it."""
+        return self.index_pays or self.sampled < _LEAST_SAMPLE or self.left <= _NOT_WORTH
 
     @property
-    def _everywhere(self) -> bool:
-        """Are the keys spread over all of the table, so that their own rows leave nothing to rule out?"""
-        return self.sampled >= _LEAST_SAMPLE and self.left > _NOT_WORTH
+    def index_pays(self) -> bool:
+        """Whether indexes alone spare enough, whatever filters add."""
+        return 1 - self.by_index <= _NOT_WORTH
 
     def __str__(self) -> str:
-        if index_pays(self.by_index):
+        if self.index_pays:
             return f"{self.keys} keys: sealed indexes rule out {self.by_index:.0%} of the row groups"
-        if self.fpp is None:
-            return (
-                f"{self.keys} keys: the row groups have no filter that can be asked; {self.share:.0%} survive by chance"
-            )
-        told = f"{self.keys} keys, {self.asked:.0f} of them within a row group's bounds, at fpp {self.fpp:.2g}"
-        told += f": {self.share:.0%} of the row groups without a match survive by chance"
-        if self._everywhere:
-            told += f"; {self.left:.0%} of {self.sampled} row groups that were asked may hold a key"
-        elif not self.pays:
-            wanted = 1 - 0.9 ** (1 / max(self.asked, 1))
-            told += f"; filters of fpp {wanted:.0e} would leave 10%"
-        return told
+        return f"{self.keys} keys: {self.left:.0%} of {self.sampled} row groups that were asked may hold one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +117,7 @@ class PruneResult:
             "by_statistics": sum(one.by_statistics for one in self.seen),
             "by_filter": sum(one.by_filter for one in self.seen),
             "by_index": sum(one.by_index for one in self.seen),
-            "files_unopened": sum(one.identity is None and one.failure is None for one in self.seen),
+            "files_unopened": sum(0 < one.seen == one.by_index for one in self.seen),
             "files_not_covered": self.files_not_covered,
             "without_filter": sum(one.without_filter for one in self.seen),
             "failed": len(self.failures),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
     from .files.tree import Tree
+    from .search import KeySearch
     from .stats import Metrics
 
 __all__ = ["Defaults", "SourceOptions", "choice", "positive"]
@@ -38,6 +39,7 @@ _FLAGS: Final = (
     "dry_run",
     "infer_partition_types",
     "merge_schema",
+    "only_check",
 )
 _STREAMS: Final = ("checkpointlocation", "queryname")
 """Spark's own, which it hands on."""
@@ -96,6 +98,7 @@ class Defaults:
         metrics: what reads are counted with.
         zone: the session's time zone, in which folders name timestamps.
         parallelism: tasks that run at the same time.
+        search: the keys of one frame, of which this is then the source; None: rows are not chosen by keys.
     """
 
     kms: str | None = None
@@ -103,6 +106,7 @@ class Defaults:
     metrics: Accumulator[Metrics] | None = None
     zone: str | None = None
     parallelism: int | None = None
+    search: KeySearch | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ class SourceOptions:
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
         use_index, trust: whether sealed indexes are asked, as in `bloomseal.open_table`.
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
+        only_check: open each file under the policy, and what it has of the frame's columns, but read no row; for files
+            that Spark's own reader reads.
         writing: what was said of ``compression``, ``keep_indexes``, ``max_open_files``, ``partition_by``,
             ``partition_overwrite_mode``, ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
@@ -148,6 +154,7 @@ class SourceOptions:
     use_index: str = "auto"
     trust: str = "auto"
     dry_run: bool = False
+    only_check: bool = False
     writing: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -4,7 +4,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from ...read.orc.file import OrcFile, OrcPlan
 from ...read.predicate.condition import Compare
 from ...read.prune import RowGroupSelection
 from ...read.rows import read_matching
+from ..opening import check_protection
 from .files.live import Rules
 from .layout import Layout
 from .options import SourceOptions
@@ -29,7 +30,7 @@ from .types import DECODING, arrow_type, forget_arrow_schema, position_of
 
 if TYPE_CHECKING:
     from ...index.facts.sighting import Kept
-    from ...read.predicate.term import Ways
+    from .search import KeySearch
 
 __all__ = ["Piece", "Scan"]
 
@@ -74,6 +75,7 @@ class Scan:
         conditions: what holds for every row that Spark will keep.
         partitioned: names of the partition columns.
         rules: of a table's log, for each file.
+        search: keys that are looked for in a column; None: rows are not chosen by keys.
     """
 
     settings: SourceOptions
@@ -81,6 +83,7 @@ class Scan:
     conditions: tuple[Compare, ...] = ()
     partitioned: tuple[str, ...] = ()
     rules: Rules | None = None
+    search: KeySearch | None = None
     _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -99,6 +102,12 @@ class Scan:
         """The columns that files have, and their types."""
         folders = {name.lower() for name in self.partitioned}
         return {one.name: one.dataType for one in self.schema.fields if one.name.lower() not in folders}
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether little of each file is read, as far as that is known beforehand."""
+        asked = any(one.by_equality and one.column.split(".")[0] not in self.partitioned for one in self.conditions)
+        return asked or self.search is not None or self.settings.only_check
 
     def read(self, piece: Piece, stats: SourceStats) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that Spark may keep, with all that is known not to be among them left out.
@@ -173,8 +182,8 @@ class Scan:
                 hint="see who moved the file there",
             )  # fmt: skip
 
-    def asked(self, file: SealedFile) -> Ways:
-        """What the conditions ask of a file, as `bloomseal.table.query.sift.Ask` has it.
+    def ways(self, file: SealedFile) -> Sequence[Sequence[Any]]:
+        """What is asked of a file, as `bloomseal.table.query.sift.Ask` has it.
 
         Args:
             file: it, or one of its schema.
@@ -184,13 +193,13 @@ class Scan:
         if isinstance(layout.condition, Exclusion):
             return []
         predicate = file.plan(layout.columns, layout.condition).predicate
-        return [[]] if predicate is None else predicate.any_of
+        ways: Sequence[Sequence[Any]] = [[]] if predicate is None else predicate.any_of
+        return ways if self.search is None else self.search.ways(file, ways)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is worked out on the way stays where it is.
-        return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned", "rules")} | {
-            "_layouts": {}
-        }
+        told = ("settings", "schema", "conditions", "partitioned", "rules", "search")
+        return {name: self.__dict__[name] for name in told} | {"_layouts": {}}
 
 
 class _Reading:
@@ -214,7 +223,10 @@ class _Reading:
         forget_arrow_schema(file)
         groups = self._groups()
         stats.row_groups += sum(map(self._row_groups, groups))
-        groups = self._indexed(groups)
+        groups = self._indexed(groups) if scan.search is None else self._searched(scan.search, groups)
+        if scan.settings.only_check:
+            self._check(layout, groups)
+            return
         if isinstance(layout.condition, Exclusion):
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
@@ -230,9 +242,34 @@ class _Reading:
             if scan.settings.dry_run:
                 continue
             found = self._decoded(plan, layout, group)
+            if found is not None and scan.search is not None:
+                found = self._with_keys(scan.search, found[0])
             if found is not None:
                 stats.rows += found[1]
                 yield from scan.converted(layout, *found, self._piece.values)
+
+    def _check(self, layout: Layout, groups: list[int]) -> None:
+        """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
+        assert self._scan.settings.table is not None  # noqa: S101
+        for group in groups:
+            for leaf in layout.wanted:
+                check_protection(self._file, self._file.walk.chunk(group, leaf.index), self._scan.settings.table)
+
+    def _searched(self, search: KeySearch, groups: list[int]) -> list[int]:
+        """The row groups that may hold a key."""
+        stats, asked = self._stats, search.ask(self._file, self._piece.kept, groups)
+        stats.exclude(asked.excluded.values())
+        stats.bytes_pruned += sum(self._bytes(group) for group in asked.excluded)
+        return [*asked.row_groups]
+
+    def _with_keys(self, search: KeySearch, table: pa.Table | None) -> tuple[pa.Table, int] | None:
+        """The rows that may hold a key; None where there are none."""
+        assert table is not None  # noqa: S101 - the column of keys is always read
+        if (rows := search.rows(self._file, table)) is not None:
+            if not len(rows):
+                return None
+            table = table.take(pa.array(rows))
+        return table, table.num_rows
 
     def _plan(self, layout: Layout) -> Any:
         # Files of one layout have one schema, which is all that a plan's arguments are held against.

@@ -1,0 +1,309 @@
+"""What a read opens: the files, and of each the row groups, that folders' names and sealed indexes leave of a table.
+
+Planned on the driver, each time that a read is planned, without opening a file. What rules out more, statistics and
+filters, is in the files: tasks ask those (`.scan`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from ...core.cached import cached_property
+from ...core.errors import BloomsealError
+from ...core.exclusion import Exclusion, by_folder
+from ...core.storage.ref import FileRef
+from ...index.folder import columns_in
+from ...storage.discovery.kinds import Found, Kind
+from ..listing import open_filesystem
+from .files.tree import typed
+from .pushdown import admitted
+from .scan import Piece, Scan
+from .search import mark, replaced
+from .stats import SourceStats
+
+if TYPE_CHECKING:
+    from ...core.decryption import DecryptionSpec
+    from ...index.facts.sighting import Sighting
+    from ...policy import TablePolicy
+    from ...read.file import SealedFile
+    from ...read.predicate.condition import Compare
+    from ...table.query.indexes import Indexes
+    from ...table.query.sift import Ask, Sifted
+    from .files.live import Rules
+    from .files.tree import DataFile, Tree
+    from .options import SourceOptions
+    from .search import KeySearch
+
+__all__ = ["Files", "Plan", "Watched", "by_folders", "by_indexes", "need_marks", "packed", "planned", "spelled"]
+
+_FILE_COST: Final = 1024 * 1024
+"""What opening a file costs, in bytes that could be read instead."""
+_LEAST_TASK: Final = 4 * 1024 * 1024
+_SELECTIVE: Final = 16
+"""How much more of a table a task is given where a column must equal something: filters will rule out most of it."""
+
+
+@dataclass
+class Plan:
+    """What is left of a table.
+
+    Attributes:
+        pieces: the files to open; each says which row groups of it indexes leave.
+        stats: what was ruled out.
+        gone: files that indexes rule out, and how many row groups each has.
+        watched: tells which of those are another file than they were.
+        found: what indexes said; None where they were not asked.
+    """
+
+    pieces: list[Piece]
+    stats: SourceStats = field(default_factory=SourceStats)
+    gone: list[tuple[Piece, int]] = field(default_factory=list)
+    watched: Watched | None = None
+    found: Sifted | None = None
+
+    @property
+    def ruled_out(self) -> float:
+        """The share of the row groups that indexes rule out, about: nobody has counted those of files without one."""
+        kept = [piece.kept for piece in self.pieces if piece.kept is not None]
+        known = sum(count for _, count in self.gone) + sum(one.seen for one in kept)
+        left = sum(len(one.groups) for one in kept)
+        covered = (len(self.gone) + len(kept)) / max(len(self.gone) + len(self.pieces), 1)
+        return covered * (1 - left / known) if known else 0.0
+
+
+@dataclass(frozen=True)
+class Files:
+    """A table's files as indexes are held against them.
+
+    Attributes:
+        pieces: in order.
+        settings: how they, and the table's indexes, are opened.
+        rules: of the log that keeps the list of files; None: there is none.
+    """
+
+    pieces: Sequence[Piece]
+    settings: SourceOptions
+    rules: Rules | None
+
+    @property
+    def decryption(self) -> DecryptionSpec | TablePolicy | None:
+        """Of the table's indexes."""
+        return self.settings.for_indexes
+
+    @cached_property
+    def files(self) -> Sequence[Found]:
+        """As `bloomseal.storage` lists them."""
+        return [self._found(one) for one in self.pieces]
+
+    @property
+    def without_index(self) -> bool:
+        """None of their folders has an index, as far as that is told at once, on this machine: a plan need not list
+        thousands of files again to learn that nobody is to be asked about them.
+        """
+        roots = {(one.base, self._root(one)) for one in self.pieces}
+        return not any(base is not None or (root is not None and columns_in(root)) for base, root in roots)
+
+    @property
+    def logged(self) -> bool:
+        """Whether a table's log keeps the list of files."""
+        return self.rules is not None
+
+    def open_named(self, number: int) -> SealedFile:
+        """The file of this number."""
+        return self.settings.open(self.pieces[number])
+
+    def need_names(self, file: SealedFile) -> None:
+        """As `Rules.check`, of a file or one of its schema."""
+        if self.rules is not None:
+            self.rules.check(file)
+
+    def indexes(self) -> Indexes | None:
+        """Those of the table; None where nobody is to be asked."""
+        settings = self.settings
+        if settings.use_index == "never" or settings.for_indexes is None:
+            return None
+        # Reads that ask none need not load this.
+        from ...table.query.indexes import Indexes, UseIndex
+
+        found = Indexes(self, settings.use_index, settings.trust)
+        return None if found.use is UseIndex.AUTO and self.without_index else found
+
+    def _root(self, one: Piece) -> str | None:
+        folder = self.settings.folder
+        return folder if folder is not None and one.name.startswith(folder.rstrip("/") + "/") else one.root
+
+    def _found(self, one: Piece) -> Found:
+        root = self._root(one)
+        relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
+        told = "" if self.rules is None else self.rules.told.get(one.name, "")
+        return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA, told=told)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Files that indexes rule out. Spark plans a frame once, and runs it as often as it is asked to: so that each run
+    gives what is there, its first task looks at their states again. A file that is another one by then is read whole.
+
+    Attributes:
+        pieces: the files.
+        sightings: of each, as indexes were asked about it.
+    """
+
+    pieces: tuple[Piece, ...]
+    sightings: tuple[Sighting, ...]
+
+    @classmethod
+    def of(cls, files: Files, found: Sifted) -> Watched | None:
+        """Those that were ruled out; None where none must be looked after."""
+        numbers = [number for _, excluded in found.excluded for number in excluded]
+        # What a log names stays what it is.
+        if files.logged or found.sighting is None or not numbers:
+            return None
+        return cls(tuple(files.pieces[number] for number in numbers), tuple(map(found.sighting, numbers)))
+
+    def changed(self, settings: SourceOptions) -> Iterator[Piece]:
+        """Those that are not the same any more."""
+        from ...table.query.indexes import Indexes
+
+        states = Indexes(Files(self.pieces, settings, None), "auto", settings.trust).states()
+        for piece, sighting, state in zip(self.pieces, self.sightings, states, strict=True):
+            if not (_is_same(settings, piece, sighting) if sighting.by_identity else state == sighting.state):
+                yield piece
+
+
+def _is_same(settings: SourceOptions, piece: Piece, sighting: Sighting) -> bool:
+    try:
+        with settings.open(piece) as file:
+            return sighting.is_same(file)
+    except BloomsealError:
+        return False  # whoever reads it says why
+
+
+def planned(scan: Scan, tree: Tree, zone: str | None) -> Plan:
+    """What a read opens of these files.
+
+    Args:
+        zone: in which folders name timestamps.
+
+    Raises:
+        UsageError: an index is required, and does not answer for every file.
+    """
+    pieces, pruned = by_folders(tree, scan.conditions, zone)
+    settings, search = scan.settings, scan.search
+    asked = {one.column for one in scan.conditions if one.by_equality}
+    if search is not None:
+        asked.add(search.column)
+    plan = Plan(pieces)
+    if scan.conditions or search is not None:
+        before = settings.kms_counters()
+        plan = by_indexes(Files(pieces, settings, tree.rules), asked, scan.ways)
+        plan.stats.add_kms(before, settings.kms_counters())
+        if search is not None:
+            need_marks(search, plan)
+    plan.stats.files_pruned_by_partition = len(pruned)
+    plan.stats.bytes_pruned += sum(file.size for file, _ in pruned)
+    return plan
+
+
+def need_marks(search: KeySearch, plan: Plan) -> None:
+    """Where keys were narrowed to those that an index knows, each file is the one that it was held against.
+
+    Raises:
+        UnsupportedError: one is not.
+    """
+    if search.marks is None or not (plan.pieces or plan.gone):
+        return
+    found = plan.found
+    if found is None or found.sighting is None or found.stats.files_not_covered:
+        raise replaced()
+    numbers = [*found.left, *(number for _, excluded in found.excluded for number in excluded)]
+    pieces = [*plan.pieces, *(piece for piece, _ in plan.gone)]
+    marks = (mark(piece.name, found.sighting(number).state) for number, piece in zip(numbers, pieces, strict=True))
+    if not search.marks.issuperset(marks):
+        raise replaced()
+
+
+def by_folders(
+    tree: Tree, asked: Sequence[Compare], zone: str | None
+) -> tuple[list[Piece], list[tuple[DataFile, Exclusion]]]:
+    """The files that may hold wanted rows, and those that their partition values rule out."""
+    kinds = [field.dataType for field in tree.columns.fields]
+    read: dict[tuple[int, str], Any] = {}
+    values: dict[Any, tuple[Any, ...]] = {}
+    for file in tree.files:
+        if file.folders in values:
+            continue
+        for place, (name, raw) in enumerate(file.folders):
+            if (place, raw) not in read:
+                try:
+                    read[place, raw] = typed(raw, kinds[place], zone)
+                except BloomsealError as error:
+                    raise error.at(file=file.name, column=name) from None
+        values[file.folders] = tuple(read[place, raw] for place, (_, raw) in enumerate(file.folders))
+    wanted = dict(zip(values, admitted(asked, tree.columns, list(values.values())), strict=True))
+    named = {one.column for one in asked}.intersection(tree.columns.names)
+    rejected = None if all(wanted.values()) else by_folder(tree.expected, named)
+    kept, pruned = [], []
+    for file in tree.files:
+        if rejected is None or wanted[file.folders]:
+            kept.append(Piece(file.base, file.name, file.size, values[file.folders], root=file.root))
+        else:
+            pruned.append((file, rejected))
+    return kept, pruned
+
+
+def by_indexes(files: Files, columns: Collection[str], ask: Callable[[SealedFile], Any]) -> Plan:
+    """What the sealed indexes of these columns leave.
+
+    Args:
+        ask: what is asked of a file, or of one of its schema, see `bloomseal.table.query.sift.Ask`.
+
+    Raises:
+        UsageError: an index is required, and does not answer for every file. And whatever `ask` raises.
+    """
+    pieces = files.pieces
+    if (indexes := files.indexes()) is None:
+        return Plan([*pieces])
+    from ...table.query.sift import sifted
+
+    of_number: Ask = lambda _, stand_in: ask(stand_in)  # noqa: E731
+    found = sifted(range(len(pieces)), indexes, spelled(indexes, columns), of_number)
+    plan = Plan([pieces[number]._replace(kept=kept) for number, kept in found.left.items()], found=found)
+    plan.gone = [(pieces[number], found.row_groups[number]) for _, gone in found.excluded for number in gone]
+    plan.watched = Watched.of(files, found)
+    plan.stats.add(found.stats)
+    plan.stats.bytes_pruned = sum(piece.size for piece, _ in plan.gone)
+    return plan
+
+
+def spelled(indexes: Indexes, columns: Collection[str]) -> list[str]:
+    """The columns as indexes call them: Spark spells a column in another case than a file does."""
+    wanted = {column.lower() for column in columns}
+    return list({column: None for _, name in indexes.names(None) if (column := unquote(name)).lower() in wanted})
+
+
+def packed(scan: Scan, pieces: Sequence[Piece], parallelism: int | None) -> Iterator[list[Piece]]:
+    """Pieces for one task each: about as many bytes in all, big files in parts."""
+    cores, most = parallelism or os.cpu_count() or 1, scan.settings.max_partition_bytes
+    total = sum(piece.weight + _FILE_COST for piece in pieces)
+    if scan.is_selective:
+        # Little of such a file is read, so that starting tasks would be most of the work: two for each core will do.
+        most = max(most, min(_SELECTIVE * most, total // (2 * cores)))
+    target = min(most, max(_LEAST_TASK, -(-total // cores)))
+    pack: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        parts = max(1, -(-piece.weight // target))
+        for part in range(parts):
+            cost = piece.weight // parts + _FILE_COST
+            if pack and filled + cost // 2 > target:
+                yield pack
+                pack, filled = [], 0
+            pack.append(piece if parts == 1 else piece._replace(part=part, parts=parts))
+            filled += cost
+    if pack:
+        yield pack

@@ -1,0 +1,129 @@
+"""A set of probe values on its way to the executors: hashed, and sealed under a key of the table itself.
+
+Spark broadcasts the content of a task, so that it ends up on disks. Probed values tell as much as the rows that they
+find, so they travel sealed. Their key is derived from the probed column's data key. An executor gets that one from the
+KMS, as it does to open the column's filters. So nobody opens the set who may not use the column, and no key travels.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...core.encryption import ModuleCipher, ModuleType, SecretKey
+from ...core.errors import BloomsealError, KeyAccessError
+from ...core.sbbf import ColumnType
+from ...core.storage.ref import FileRef
+from ...sbbf import KeySet
+from ..listing import open_filesystem
+from ..opening import open_table_file
+
+if TYPE_CHECKING:
+    from ...core.decryption import DecryptionSpec
+    from ...policy import TablePolicy
+    from ...read.file import SealedFile
+
+__all__ = ["SealedKeys", "place_of"]
+
+_LABEL: Final = b"bloomseal key set for Spark tasks"
+_SALT_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SealedKeys:
+    """A `KeySet` in a form that may be pickled.
+
+    Attributes:
+        column_type: of the columns that it can be asked of.
+        file: the file whose column's key seals it.
+        base, root: that one's file system, and the folder of its table.
+    """
+
+    column: str
+    column_type: ColumnType
+    file: str
+    base: str | None
+    root: str | None
+    _salt: bytes
+    _sealed: bytes
+
+    @classmethod
+    def of(cls, keys: KeySet, column_type: ColumnType, file: SealedFile, leaf: int, base: str | None) -> SealedKeys:
+        """Seal `keys`, which are of this type, under a key of this file. A plaintext table has none: they travel as
+        they are.
+
+        Args:
+            file: with a row group, whose column says which key it is under.
+
+        Raises:
+            KeyAccessError: the column's key can't be had.
+        """
+        column, salt, data = file.walk.footer.schema.leaves[leaf].name, os.urandom(_SALT_BYTES), keys.dump()
+        cipher = _cipher(file, leaf, salt)
+        sealed = data if cipher is None else bytes(cipher.seal(data, ModuleType.FOOTER, _aad(file.path, column)))
+        return cls(column, column_type, file.path, base, file.source.ref.root, salt, sealed)
+
+    @classmethod
+    def none(cls, column: str, column_type: ColumnType, file: str, base: str | None) -> SealedKeys:
+        """For a table without a row: no keys, which nobody opens."""
+        return cls(column, column_type, file, base, None, b"", b"")
+
+    @property
+    def is_empty(self) -> bool:
+        """Are there no keys in it to be opened?"""
+        return not self._sealed
+
+    @property
+    def ref(self) -> FileRef:
+        """The file."""
+        return FileRef(self.file, open_filesystem(self.base), self.root)
+
+    def open(self, table: DecryptionSpec | TablePolicy | None) -> KeySet:
+        """The set, with the keys of whoever calls.
+
+        Raises:
+            KeyAccessError: the column's key can't be had here.
+            IntegrityError: the file has other keys than it had.
+        """
+        with open_table_file(self.file, table, self.base, self.root) as file:
+            leaf = file.walk.footer.schema.leaf(self.column).index
+            cipher = _cipher(file, leaf, self._salt)
+        data = self._sealed
+        if cipher is not None:
+            try:
+                data = cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column))
+            except BloomsealError as error:
+                raise error.at(file=self.file) from None
+        return KeySet.load(data, self.column_type)
+
+    def __repr__(self) -> str:
+        return f"<SealedKeys for {self.column}>"
+
+
+def place_of(file: SealedFile, column: str) -> int | None:
+    """The leaf of this name, in another case too, as the reader takes it; None where there is none, or several."""
+    names = file.columns
+    if column in names:
+        return names.index(column)
+    alike = [i for i, name in enumerate(names) if name.lower() == column.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _cipher(file: SealedFile, leaf: int, salt: bytes) -> ModuleCipher | None:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    walk = file.walk
+    if walk.footer.crypto is None:
+        return None
+    if not file.num_row_groups:
+        # Under the footer's key whoever may use that one, and plants such a file, would have the values.
+        raise KeyAccessError("without a row group nothing tells the column's key", file=file.path)
+    own = walk.cipher(walk.chunk(0, leaf))
+    secret = (own or walk.keys.footer()).key.reveal()
+    return ModuleCipher(SecretKey(HKDF(SHA256(), 32, salt, _LABEL).derive(secret)))
+
+
+def _aad(file: str, column: str) -> bytes:
+    return b"\x00".join([_LABEL, file.encode(), column.encode()])
