@@ -146,4 +146,4 @@ def test_filters_are_attached_and_files_verified(spark: SparkSession, tmp_path: 
     found = bss.verify(spark, folder, policy=policy, filters=True).collect()
     assert [(row["ok"], row["complete"], row["failures"]) for row in found] == [(True, False, [])] * 2
     with orc.open_file(folder / "0.orc", decryption=policy) as file:
-        assert {str(one.verdicts[0]) for one in file.probe("name", ["nobody at all"])} == {"absent"}
+        assert {str(one[0]) for one in file.probe("name", ["nobody at all"])} == {"absent"}

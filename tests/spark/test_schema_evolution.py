@@ -76,8 +76,15 @@ def test_without_it_the_first_files_columns_are_read(spark: SparkSession, grown:
     ("small", "large", "merged"),
     [("int", "bigint", "bigint"), ("decimal(5,2)", "decimal(9,2)", "decimal(9,2)")],
 )  # fmt: skip
+@pytest.mark.usefixtures("merging")
 def test_widened_types(
-    spark: SparkSession, policy: Policy, merging: None, tmp_path: Path, small: str, large: str, merged: str
+    spark: SparkSession,
+    policy: Policy,
+    tmp_path: Path,
+    small: str,
+    large: str,
+    merged: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for number, kind in enumerate((small, large)):
         rows = spark.range(5 * number, 5 * number + 5, 1, 1).selectExpr(f"CAST(id AS {kind}) AS ssn", "id")
@@ -90,6 +97,7 @@ def test_widened_types(
     keys = spark.range(2, 100, 5).selectExpr(f"CAST(id AS {merged}) AS ssn").where("ssn IN (2, 7, 97)")
     assert sorted(row.id for row in bss.semi_join(spark, tmp_path / "t", "ssn", keys).collect()) == [2, 7]
     # So many that the table is read whole, where Spark's own reader may not merge these.
+    monkeypatch.setattr("bloomseal.spark.semijoin.result._LEAST_SAMPLE", 2)
     with pytest.warns(bs.BloomsealWarning, match="read whole"):
         every = bss.semi_join(spark, tmp_path / "t", "id", list(range(100)))
     assert sorted(row.id for row in every.collect()) == list(range(10))
