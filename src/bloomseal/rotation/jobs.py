@@ -21,7 +21,7 @@ from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import open_source, resolve_path
-from ..write.convert import ConversionReport, convert, unseal_file
+from ..write.convert import convert, unseal_file
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged
 from .indexes import CarriedOver
@@ -188,9 +188,10 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-        report = _convert(
-            ref, ref, decryption, spec, self.bloom_filters, progress, self.rebuild_filters, self._indexes.note
-        )
+        report = convert(
+            FileRef(ref.path, ref.filesystem), None, decryption, spec, self.bloom_filters, progress,
+            rebuild_filters=self.rebuild_filters, accept=_accepting(ref, ref, self._indexes),
+        )  # fmt: skip
         return converted(file.name, report, lambda: prune(ref, entries, reading(spec)))
 
     def after(self) -> None:
@@ -272,7 +273,10 @@ class Seal(Job):
             self.check_free(file)
         _make_place(file, target)
         entries = entries_beside(target)
-        report = _convert(ref, target, None, spec, filters, progress, self.rebuild_filters, self._indexes.note)
+        report = convert(
+            FileRef(ref.path, ref.filesystem), FileRef(target.path, target.filesystem), None, spec, filters, progress,
+            rebuild_filters=self.rebuild_filters, accept=_accepting(ref, target, self._indexes),
+        )  # fmt: skip
         return converted(file.name, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
@@ -366,30 +370,15 @@ def _make_place(file: DataFile, target: FileRef) -> None:
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 
-def _convert(
-    ref: FileRef,
-    target: FileRef,
-    decryption: DecryptionSpec | None,
-    encryption: EncryptionSpec,
-    bloom_filters: FilterRequest | None,
-    progress: Progress | None,
-    rebuild_filters: bool,
-    note: Callable[[FileRef, Walk, Walk], None],
-) -> ConversionReport:
-    """Seal a file again, or for the first time. The predecessor's key material stays, for `prune`."""
-    return convert(
-        ref.path,
-        None if target == ref else target.path,
-        decryption,
-        encryption,
-        bloom_filters,
-        ref.filesystem,
-        progress,
-        rebuild_filters=rebuild_filters,
-        last_look=unchanged(ref),
-        compare=lambda old, new: note(target, old, new),
-        tidy=False,
-    )
+def _accepting(ref: FileRef, target: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
+    """A last look before the new file is put in its place."""
+    look = unchanged(ref)
+
+    def accept(old: Walk, new: Walk) -> None:
+        indexes.note(target, old, new)
+        look()
+
+    return accept
 
 
 def _size(ref: FileRef, otherwise: int) -> int:

@@ -106,7 +106,8 @@ def seal_file(
         FormatError: broken; or a filter denies values of its own column chunk, without `rebuild_filters`.
         KeyAccessError, UnsupportedError; in every case the file is as it was.
     """
-    return convert(path, output, None, encryption, bloom_filters, filesystem, progress, rebuild_filters=rebuild_filters)
+    ref, target = _places(path, output, filesystem)
+    return convert(ref, target, None, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)
 
 
 def unseal_file(
@@ -125,7 +126,8 @@ def unseal_file(
         PolicyError: the file is not as expected; or a signed footer that can't be verified without its key.
         FormatError, IntegrityError.
     """
-    return convert(path, output, decryption, None, None, filesystem, progress)
+    ref, target = _places(path, output, filesystem)
+    return convert(ref, target, decryption, None, progress=progress)
 
 
 def rekey(
@@ -153,51 +155,59 @@ def rekey(
         FormatError: as `seal_file`.
         IntegrityError; in every case the file is as it was.
     """
-    return convert(
-        path, output, decryption, encryption, bloom_filters, filesystem, progress, rebuild_filters=rebuild_filters
-    )
+    ref, target = _places(path, output, filesystem)
+    return convert(ref, target, decryption, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)
+
+
+def _places(
+    path: str | os.PathLike[str], output: str | os.PathLike[str] | None, filesystem: FileSystem | None
+) -> tuple[FileRef, FileRef | None]:
+    return resolve_path(path, filesystem), None if output is None else resolve_path(output, filesystem)
 
 
 def convert(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None,
+    ref: FileRef,
+    target: FileRef | None,
     decryption: DecryptionSpec | TablePolicy | None,
     encryption: EncryptionSpec | TablePolicy | None,
-    bloom_filters: FilterRequest | None,
-    filesystem: FileSystem | None,
-    progress: Progress | None,
+    bloom_filters: FilterRequest | None = None,
+    progress: Progress | None = None,
     *,
     rebuild_filters: bool = False,
-    last_look: Callable[[], None] | None = None,
-    compare: Callable[[Walk, Walk], None] | None = None,
-    tidy: bool = True,
+    accept: Callable[[Walk, Walk], None] | None = None,
 ) -> ConversionReport:
     """`seal_file` without `decryption`, `unseal_file` without `encryption`, `rekey` with both.
 
     Args:
+        target: where the new file goes; None: in the old one's place.
         rebuild_filters: build filters anew that can't be taken over.
-        last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old
-            one.
-        compare: called before that with the old file and the new one, all of whose modules opened.
-        tidy: drop the key material that only the old file needed. False leaves that to the caller.
+        accept: called with the old file and the new one, all of whose modules opened, just before that is put in its
+            place; what it raises keeps the old one. Whoever gives it drops the key material that only the old file
+            needed.
     """
+    with open_source(ref) as source:
+        conversion = _Conversion(source, target or ref, decryption, encryption, rebuild_filters)
+        return conversion.run(bloom_filters or {}, progress, accept)
 
-    def check(reopened: Source) -> None:
-        made = _check(reopened, keys)
-        if compare is not None:
-            compare(walk, made)
-        if last_look is not None:
-            last_look()
 
-    with open_source(path, filesystem) as source:
-        target = source.ref if output is None else resolve_path(output, filesystem)
-        if source.ref.filesystem is None:
-            target = replace(target, like=source.ref.path)
+class _Conversion:
+    """One file on its way from one protection to another."""
+
+    def __init__(
+        self,
+        source: Source,
+        target: FileRef,
+        decryption: DecryptionSpec | TablePolicy | None,
+        encryption: EncryptionSpec | TablePolicy | None,
+        rebuild: bool,
+    ) -> None:
         in_place = target == source.ref and target.filesystem is None
-        before = source.identity if in_place else None
-        decryption, encryption = decryption_for(decryption, source.ref), encryption_for(encryption, target)
-        footer, at_hand = open_footer(source, decryption)
-        if decryption is None and footer.crypto is not None:
+        self._before = source.identity if in_place else None
+        self._target = replace(target, like=source.ref.path) if source.ref.filesystem is None else target
+        self._rebuild = rebuild
+        opening, sealing = decryption_for(decryption, source.ref), encryption_for(encryption, self._target)
+        footer, at_hand = open_footer(source, opening)
+        if opening is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         need_verified(footer, source, "the new file")
         if footer.schema.files:
@@ -206,109 +216,118 @@ def convert(
                 file=source.name,
                 column=footer.schema.files[0],
             )
-        walk = Walk(source, footer, at_hand)
-        had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(walk)}
-        keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
-        out = None
+        self._walk = Walk(source, footer, at_hand)
+        self._had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(self._walk)}
+        self._keys = None if sealing is None else OutputKeys(sealing, footer.schema, self._target)
+        self._report = ConversionReport(source.name, self._target.path, old_size=source.size)
+
+    def run(
+        self, wanted: FilterRequest, progress: Progress | None, accept: Callable[[Walk, Walk], None] | None
+    ) -> ConversionReport:
+        """Write the new file, and put it in its place."""
+
+        def check(reopened: Source) -> None:
+            made = self._check(reopened)
+            if accept is not None:
+                accept(self._walk, made)
+
+        keys, out = self._keys, None
         try:
             if keys is not None:
                 # A KMS that wraps wrongly would lose what is in the old file: nobody could open the new one.
                 keys.confirm()
-            with AtomicFile(target, replaces=before, like=source) as out:
-                report = _assemble(walk, out, keys, bloom_filters or {}, target, progress, rebuild_filters)
+            with AtomicFile(self._target, replaces=self._before, like=self._walk.source) as out:
+                self._assemble(out, wanted, progress)
                 if keys is not None:
                     keys.store()
                     fault_point("stored")
                 out.commit(check)
-            report.keys = _wrapped(had, keys.wrapped_by() if keys is not None else {})
-            if keys is not None and tidy:
+            self._report.keys = _wrapped(self._had, keys.wrapped_by() if keys is not None else {})
+            if keys is not None and accept is None:
                 keys.committed()
         except BaseException:
             if keys is not None and not (out is not None and out.placed):
                 keys.discard()
             raise
-        return report
+        return self._report
 
+    def _assemble(self, out: AtomicFile, wanted: FilterRequest, progress: Progress | None) -> None:
+        walk, report = self._walk, self._report
+        specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
+        assembler, stored = Assembler(out, self._keys), Scratch()
+        total = len(walk.footer.row_groups)
+        for group in range(total):
+            filters: dict[int, AnyFilter] = {}
+            for chunk in walk.chunks(group):
+                if chunk.leaf.index in specs:
+                    leaf, spec = specs[chunk.leaf.index]
+                    filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
+                    report.filters_built += 1
+                    report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
+                # A filter stays until the row group is written: opened into memory of its own, or copied out of what
+                # was read.
+                elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
+                    carried = found if found.sealed else found._replace(bitset=bytes(found.bitset))
+                    if (kept := self._carried(chunk, carried)) is not None:
+                        filters[chunk.leaf.index] = kept
+            assembler.add_row_group(walk, group, filters)
+            report.row_groups += 1
+            if progress is not None:
+                progress(group + 1, total)
+        assembler.finish(walk.footer.struct)
+        report.new_size = assembler.position
 
-def _assemble(
-    walk: Walk,
-    out: AtomicFile,
-    keys: OutputKeys | None,
-    wanted: FilterRequest,
-    target: FileRef,
-    progress: Progress | None,
-    rebuild: bool,
-) -> ConversionReport:
-    specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
-    report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
-    assembler, stored = Assembler(out, keys), Scratch()
-    total = len(walk.footer.row_groups)
-    for group in range(total):
-        filters: dict[int, AnyFilter] = {}
-        for chunk in walk.chunks(group):
-            if chunk.leaf.index in specs:
-                leaf, spec = specs[chunk.leaf.index]
-                filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
-                report.filters_built += 1
-                report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
-            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was
-            # read.
-            elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
-                carried = found if found.sealed else found._replace(bitset=bytes(found.bitset))
-                if (kept := _carried(walk, chunk, carried, keys, rebuild, report)) is not None:
-                    filters[chunk.leaf.index] = kept
-        assembler.add_row_group(walk, group, filters)
-        report.row_groups += 1
-        if progress is not None:
-            progress(group + 1, total)
-    assembler.finish(walk.footer.struct)
-    report.new_size = assembler.position
-    return report
+    def _carried(self, chunk: Chunk, found: FilterBytes) -> AnyFilter | None:
+        """What the new file has in place of a filter that the old one has: the same one, one built anew, or none.
 
+        A filter that is sealed is believed. Whoever altered one while it stood in clear, or seals wrong ones, would
+        have it deny rows that are there, and the keys that told who did that are gone.
 
-def _carried(
-    walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | None, rebuild: bool, report: ConversionReport
-) -> AnyFilter | None:
-    """What the new file has in place of a filter that the old one has: the same one, one built anew, or none.
+        Raises:
+            FormatError: it denies values of its own column chunk, and is not to be built anew.
+        """
+        place = {"row_group": chunk.row_group, "column": chunk.leaf.name}
+        stays_clear = self._keys is None or self._keys.protection(chunk.leaf) is Protection.PLAINTEXT
+        why = None
+        if chunk.encrypted and not found.sealed:
+            why = "in clear on an encrypted column"
+        elif not stays_clear:
+            truth = held_against_values(self._walk, chunk, found)
+            if (wrong := truth.wrong) is not None and not self._rebuild:
+                raise FormatError(
+                    wrong,
+                    file=self._walk.source.name,
+                    module=ModuleType.BLOOM_FILTER_BITSET.label,
+                    hint=Hint.REBUILD_FILTERS,
+                    **place,  # type: ignore[arg-type]
+                )
+            why = wrong
+            if truth.unasked is not None:
+                # Nobody believes a filter of an unknown kind, nor one of a column whose values have no hash.
+                if found.sealed or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+                    self._report.unchecked.append(place | {"why": truth.unasked})
+                else:
+                    why = f"in clear until now, and can't be held against the column's values: {truth.unasked}"
+        if why is None:
+            self._report.filters_kept += 1
+            return found
+        if self._rebuild:
+            self._report.filters_built += 1
+            self._report.filters_replaced += 1
+            return FilterSpec().build(chunk_hashes(self._walk, chunk.row_group, chunk.leaf))
+        self._report.filters_dropped += 1
+        self._report.dropped.append(place | {"why": why})
+        return None
 
-    A filter that is sealed is believed. Whoever altered one while it stood in clear, or seals wrong ones, would have it
-    deny rows that are there, and the keys that told who did that are gone.
-
-    Raises:
-        FormatError: it denies values of its own column chunk, and is not to be built anew.
-    """
-    place = {"row_group": chunk.row_group, "column": chunk.leaf.name}
-    stays_clear = keys is None or keys.protection(chunk.leaf) is Protection.PLAINTEXT
-    why = None
-    if chunk.encrypted and not found.sealed:
-        why = "in clear on an encrypted column"
-    elif not stays_clear:
-        truth = held_against_values(walk, chunk, found)
-        if (wrong := truth.wrong) is not None and not rebuild:
-            raise FormatError(
-                wrong,
-                file=walk.source.name,
-                module=ModuleType.BLOOM_FILTER_BITSET.label,
-                hint=Hint.REBUILD_FILTERS,
-                **place,  # type: ignore[arg-type]
-            )
-        why = wrong
-        if truth.unasked is not None:
-            # Nobody believes a filter of an unknown kind, nor one of a column whose values have no hash.
-            if found.sealed or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
-                report.unchecked.append(place | {"why": truth.unasked})
-            else:
-                why = f"in clear until now, and can't be held against the column's values: {truth.unasked}"
-    if why is None:
-        report.filters_kept += 1
-        return found
-    if rebuild:
-        report.filters_built += 1
-        report.filters_replaced += 1
-        return FilterSpec().build(chunk_hashes(walk, chunk.row_group, chunk.leaf))
-    report.filters_dropped += 1
-    report.dropped.append(place | {"why": why})
-    return None
+    def _check(self, reopened: Source) -> Walk:
+        """Before the new file takes its name, every module of it opens."""
+        walk = Walk(reopened, *open_footer(reopened, self._keys.decryption() if self._keys else None))
+        report = verify_walk(walk)
+        if report.failures:
+            raise report.failures[0]
+        if report.inaccessible:
+            raise BloomsealError(f"the new file's column {next(iter(report.inaccessible))} does not open")
+        return walk
 
 
 def _wrapped(
@@ -328,14 +347,3 @@ def _wrapped(
                 }
             )
     return told
-
-
-def _check(reopened: Source, keys: OutputKeys | None) -> Walk:
-    """Before the new file takes its name, every module of it opens."""
-    walk = Walk(reopened, *open_footer(reopened, keys.decryption() if keys else None))
-    report = verify_walk(walk)
-    if report.failures:
-        raise report.failures[0]
-    if report.inaccessible:
-        raise BloomsealError(f"the new file's column {next(iter(report.inaccessible))} does not open")
-    return walk
