@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal.cli.arguments.inputs import open_input
+from bloomseal.cli.arguments.inputs import InputOptions, open_input
 from bloomseal.cli.main import cli, main
 
 from .conftest import Run, bloomseal
@@ -243,7 +243,7 @@ def test_input_is_a_stream(folder: Path) -> None:
     with open("long.csv", "w") as file:
         file.write("id,text\n")
         file.writelines(f"{i},some text to make the line longer {i:020d}\n" for i in range(rows))
-    with open_input("long.csv", None, {}) as found:
+    with open_input("long.csv", InputOptions(types={})) as found:
         sizes = [batch.num_rows for batch, _ in found.batches]
     assert sum(sizes) == rows
     assert max(sizes) < rows / 2

@@ -126,6 +126,8 @@ class TablePolicy:
         allowed_kms_urls: addresses that files may name as their KMS.
         access_log: who is told which keys are opened and made (`bloomseal.keytools.access_log`); None: nobody.
         key_policies: master key → who answers for it and how long it is to be used.
+        reading: arguments of `bloomseal.DecryptionSpec` that no policy file has, from whoever reads; of
+            `encrypted_columns`, more of them.
 
     Raises:
         PolicyError: a setting that can't be, or a confidential column that would be in plaintext.
@@ -156,6 +158,7 @@ class TablePolicy:
     origin: PolicyOrigin | None = field(default=None, repr=False, compare=False)
     access_log: Any = field(default=None, repr=False)
     key_policies: Mapping[str, KeyPolicy] = field(default_factory=dict, repr=False)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -308,7 +311,8 @@ class TablePolicy:
             "keys": self.keys,
             "aad_prefix": self.prefix(file),
             "previous_aad_prefixes": self.prefixes(file)[1:],
-            "encrypted_columns": self.encrypted_columns,
+            **self.reading,
+            "encrypted_columns": (*self.encrypted_columns, *self.reading.get("encrypted_columns", ())),
             "complete": self.uniform or self.complete,
             "partition_by": self.partition_by,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,

@@ -24,13 +24,14 @@ _FORMERLY: Final = {"bytes": "num_bytes", "max": "max_bytes", "hide": "hide_size
 
 
 def filter_option(function: Function) -> Function:
-    """Give a command ``filters``, the texts of its ``--bloom-filter`` options."""
+    """Give a command ``filters``, column → specification."""
     option = click.option(
         "--bloom-filter",
         "filters",
         cls=Renamed,
         formerly=("--filter",),
         multiple=True,
+        callback=lambda _context, _option, texts: parse_filters(texts),
         metavar=_FORM,
         help="A filter for COLUMN: false positive probability; sized by distinct values per row group or in bytes, else built "
         "large and folded; hide_size makes all row groups' filters one size. Repeatable.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+import click
 import pyarrow as pa
 
 from ...core.errors import BloomsealError, FormatError, KeyAccessError, UsageError
@@ -19,8 +20,9 @@ from ...storage.discovery.tables import is_one_file
 from .csv_input import CsvReader
 from .json_input import JsonReader
 from .lines import COMPRESSIONS
+from .options import option
 
-__all__ = ["FORMATS", "Input", "kind_of", "open_input", "parse_type"]
+__all__ = ["FORMATS", "Input", "InputOptions", "kind_of", "open_input", "parse_type"]
 
 FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
 _EXTENSIONS: Final = {
@@ -35,9 +37,36 @@ _EXTENSIONS: Final = {
     ".jsonl": "ndjson",
     ".json": "ndjson",
 }
+_TABS: Final = {"tab": "\t", "\\t": "\t"}
 _BATCH_ROWS: Final = 1 << 16
 _DECIMAL: Final = re.compile(r"decimal(?:128|256)?\((\d+),\s*(-?\d+)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:,\s*([^\]]+))?\]")
+
+
+@dataclass
+class InputOptions:
+    """What inputs are, where their names and values don't tell it."""
+
+    input_format: str | None = option(
+        "--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name)."
+    )
+    delimiter: str | None = option(
+        "--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv)."
+    )
+    types: Mapping[str, pa.DataType] = option(
+        "--type",
+        multiple=True,
+        callback=lambda _context, _option, items: dict(map(_typed, items)),
+        metavar="COLUMN=TYPE",
+        help="A column's type, not the inferred one. Repeatable.",
+    )
+
+
+def _typed(item: str) -> tuple[str, pa.DataType]:
+    column, equals, name = item.rpartition("=")
+    if not equals or not column:
+        raise UsageError("--type takes COLUMN=TYPE")
+    return column, parse_type(name)
 
 
 @dataclass
@@ -56,25 +85,22 @@ class Input:
 
 
 @contextlib.contextmanager
-def open_input(
-    path: str, kind: str | None, types: Mapping[str, pa.DataType], delimiter: str | None = None
-) -> Iterator[Input]:
+def open_input(path: str, options: InputOptions) -> Iterator[Input]:
     """Open an input file, or standard input for ``-``.
 
     Args:
         path: the file; or a folder, a pattern, a Delta or Iceberg table of plaintext files.
-        kind: one of `FORMATS`; None: by the name's end.
-        types: column → type, where it shall not be inferred (CSV, JSON) or is to be changed.
-        delimiter: between the values of CSV, one character; None: a tab in ``.tsv``, else a comma.
 
     Raises:
         UsageError: no such file, an unknown kind, no such column.
         FormatError: the input does not parse, or a value does not fit its type. The message names no value.
     """
+    kind, types, delimiter = options.input_format, options.types, options.delimiter
     if kind in (None, "parquet") and _is_table(path):
         kind = "table"
     if kind is None and (kind := kind_of(path)) is None:
         raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
+    delimiter = _TABS.get(delimiter or "", delimiter)
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
     delimiter = delimiter or ("\t" if _suffix(path) == ".tsv" else ",")

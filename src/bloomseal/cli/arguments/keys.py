@@ -12,10 +12,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -26,11 +25,10 @@ from ...core.storage.local import open_regular
 from ...keytools import ExplicitKeys, Keyring, KeyTools
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..state import PATH, State
-from .grouped import grouped
+from .options import option, options
 
 __all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 _FOOTER: Final = "footer"
 _HEX: Final = re.compile(r"[0-9A-Fa-f]+")
 _LONGEST_KEY_FILE: Final = 1024
@@ -63,13 +61,32 @@ class Given:
 
 @dataclass
 class KeyOptions:
-    """The options of `key_options`, as given."""
+    """Where keys are, as the command line says it."""
 
-    keyring: str | None
-    passphrase_file: str | None
-    kms: str | None
-    key_file: tuple[str, ...]
-    key_env: tuple[str, ...]
+    keyring: str | None = option(
+        "--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."
+    )
+    passphrase_file: str | None = option(
+        "--passphrase-file",
+        type=PATH,
+        metavar="PATH",
+        help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
+    )
+    kms: str | None = option(
+        "--kms", metavar="URI", help="KMS instead of a keyring file; credentials come from its own environment."
+    )
+    key_file: tuple[str, ...] = option(
+        "--key-file",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="File with a data key in hex or base64. NAME: footer, a column, or id:KEY_ID. Repeatable.",
+    )
+    key_env: tuple[str, ...] = option(
+        "--key-env",
+        multiple=True,
+        metavar="NAME=VARIABLE",
+        help="As --key-file, from an environment variable. Repeatable.",
+    )
 
     @cached_property
     def given(self) -> Given | None:
@@ -95,22 +112,24 @@ class KeyOptions:
 
     def tools(self) -> KeyTools | None:
         """Key tools over the keyring or KMS; None where neither was named."""
+        return self._tools
+
+    @cached_property
+    def _tools(self) -> KeyTools | None:
         if self.keyring and self.kms:
             raise UsageError("--keyring and --kms exclude one another")
-        state = State.current()
-        if state.tools is None:
-            path = self.keyring or (None if self.kms else os.environ.get(PATH_VARIABLE))
-            if self.kms:
-                state.tools = KeyTools(self.kms)
-            elif path:
-                state.tools = KeyTools(open_keyring(path, self.passphrase_file))
-        return state.tools
+        path = self.keyring or (None if self.kms else os.environ.get(PATH_VARIABLE))
+        if not self.kms and not path:
+            return None
+        made = KeyTools(self.kms or open_keyring(str(path), self.passphrase_file))
+        State.current().tools = State.current().tools or made
+        return made
 
     def said(self) -> list[str] | None:
         """These options as another command line takes them, with full paths; None where none was given."""
         told: list[str] = []
-        for option, path in (("--keyring", self.keyring), ("--passphrase-file", self.passphrase_file)):
-            told += [] if path is None else [option, os.path.abspath(path)]  # noqa: PTH100
+        for flag, path in (("--keyring", self.keyring), ("--passphrase-file", self.passphrase_file)):
+            told += [] if path is None else [flag, os.path.abspath(path)]  # noqa: PTH100
         told += [] if self.kms is None else ["--kms", self.kms]
         for item in self.key_file:
             name, path = _pair(item, "--key-file")
@@ -132,35 +151,8 @@ class KeyOptions:
         return self.tools()
 
 
-_KEY_OPTIONS: Final = (
-    click.option("--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
-    click.option(
-        "--passphrase-file",
-        type=PATH,
-        metavar="PATH",
-        help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
-    ),
-    click.option(
-        "--kms", metavar="URI", help="KMS instead of a keyring file; credentials come from its own environment."
-    ),
-    click.option(
-        "--key-file",
-        multiple=True,
-        metavar="NAME=PATH",
-        help="File with a data key in hex or base64. NAME: footer, a column, or id:KEY_ID. Repeatable.",
-    ),
-    click.option(
-        "--key-env",
-        multiple=True,
-        metavar="NAME=VARIABLE",
-        help="As --key-file, from an environment variable. Repeatable.",
-    ),
-)
-
-
-def key_options(function: Function) -> Function:
-    """Give a command ``keys``, a `KeyOptions`."""
-    return grouped(function, "keys", KeyOptions, _KEY_OPTIONS)
+key_options = options(KeyOptions, "keys")
+"""Give a command ``keys``, its `KeyOptions`."""
 
 
 def open_keyring(path: str, passphrase_file: str | None) -> Keyring:

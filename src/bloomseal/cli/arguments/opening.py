@@ -4,34 +4,48 @@ these.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import UsageError
-from ...core.storage.ref import FileRef
-from ...policy import Policy, TablePolicy
 from ..state import PATH, State
-from .grouped import grouped
-from .keys import KeyOptions, key_options
+from .keys import KeyOptions
+from .options import option, options
 
-__all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options", "trust_option", "use_index_option"]
+if TYPE_CHECKING:
+    from ...policy import TablePolicy
+    from ...read.file import SealedFile
+    from ...table.sealed import SealedTable
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = [
+    "OpeningOptions",
+    "PolicyOptions",
+    "TableOptions",
+    "opening_options",
+    "policy_options",
+    "table_options",
+]
 
 
 @dataclass
 class PolicyOptions:
-    """The options of `policy_options`, as given."""
+    """A table's policy, as the command line names it."""
 
-    policy_file: str | None
-    table: str | None
-    table_root: str | None
+    policy_file: str | None = option(
+        "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
+    )
+    table: str | None = option("--table", metavar="NAME", help="The table's name in the policy.")
+    table_root: str | None = option(
+        "--table-root",
+        type=PATH,
+        metavar="FOLDER",
+        help="The table's folder, from which {path} in the policy's AAD prefix counts (default: the folder named).",
+    )
 
     def load(self, keys: KeyOptions, paths: Sequence[str] = ()) -> TablePolicy | None:
         """The table's policy; None where none was named.
@@ -53,36 +67,43 @@ class PolicyOptions:
             raise UsageError("the policy says which keys; --key-file and --key-env go without --policy")
         tools = keys.tools() if keys.keyring or keys.kms else None
         root = self.table_root or (paths[0] if len(paths) == 1 and Path(paths[0]).is_dir() else None)
+        from ...policy import Policy
+
         found = Policy.load(self.policy_file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
         State.current().tools = found.keys.tools
         return found
 
 
-@dataclass(frozen=True, repr=False)
-class _Adjusted(TablePolicy):
-    """A table's policy as a whole, and options of the command line that no policy has."""
-
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
-        found = super().decryption_arguments(file)
-        named = (*found["encrypted_columns"], *self.more.get("encrypted_columns", ()))
-        return {**found, **self.more, "encrypted_columns": named}
-
-
 @dataclass
 class OpeningOptions:
-    """The options of `opening_options`: keys or a policy, and what the caller expects of the files."""
+    """Keys or a policy, and what the caller expects of the files."""
 
-    keys: KeyOptions
-    policy: PolicyOptions
-    aad_prefix: str | None
-    encrypted_column: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    allow_plaintext: bool
-    allow_unverified_footer: bool
-    int96_utc: bool
-    allow_ctr: bool
+    keys: KeyOptions = field(default_factory=KeyOptions)
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
+    aad_prefix: str | None = option("--aad-prefix", metavar="TEXT", help="AAD prefix that the file was written with.")
+    encrypted_column: tuple[str, ...] = option(
+        "--encrypted-column", multiple=True, metavar="COLUMN", help="Refuse the file if this column is in clear."
+    )
+    partition_by: tuple[str, ...] = option(
+        "--partition-by",
+        multiple=True,
+        metavar="COLUMN",
+        help="COLUMN stands in the names of folders, or in the table's log, and is in no file.",
+    )
+    allow_plaintext: bool = option(
+        "--allow-plaintext", is_flag=True, help="Accept a plaintext file although keys were given."
+    )
+    allow_unverified_footer: bool = option(
+        "--allow-unverified-footer",
+        is_flag=True,
+        help="Accept a plaintext footer without the key of its signature: row groups could be missing.",
+    )
+    allow_ctr: bool = option(
+        "--allow-ctr",
+        is_flag=True,
+        help="Open AES_GCM_CTR_V1 pages, which nothing authenticates: anybody could have altered them.",
+    )
+    int96_utc: bool = option("--int96-utc", is_flag=True, help="INT96 timestamps are canonical UTC instants.")
 
     def decryption(self, paths: Sequence[str] = ()) -> DecryptionSpec | TablePolicy | None:
         """None where nothing was said about encryption at all: a plaintext file is then what it is.
@@ -115,83 +136,57 @@ class OpeningOptions:
             changes["aad_prefix"] = self.aad_prefix.replace("{", "{{").replace("}", "}}")
         if self.partition_by:
             changes["partition_by"] = (*policy.partition_by, *self.partition_by)
-        if changes:
-            policy = replace(policy, **changes)
-        flags = {
-            name: True for name in ("allow_plaintext", "allow_unverified_footer", "int96_utc") if getattr(self, name)
-        }
-        more = flags | ({"encrypted_columns": self.encrypted_column} if self.encrypted_column else {})
-        if not more:
-            return policy
-        said = {one.name: getattr(policy, one.name) for one in fields(policy) if one.init}
-        return _Adjusted(**said, more=more)
+        flags = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
+        reading: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
+        if self.encrypted_column:
+            reading["encrypted_columns"] = self.encrypted_column
+        return replace(policy, **changes, reading=reading) if changes or reading else policy
 
 
-_POLICY_OPTIONS: Final = (
-    click.option(
-        "--policy",
-        "policy_file",
-        type=PATH,
-        metavar="FILE",
-        help="Policy file that says which key protects what; needs --table.",
-    ),
-    click.option("--table", metavar="NAME", help="The table's name in the policy."),
-    click.option(
-        "--table-root",
-        type=PATH,
-        metavar="FOLDER",
-        help="The table's folder, from which {path} in the policy's AAD prefix counts (default: the folder named).",
-    ),
-)
+@dataclass
+class TableOptions:
+    """Which version of a table is asked, and by which of its indexes."""
 
-_OPENING_OPTIONS: Final = (
-    click.option("--aad-prefix", metavar="TEXT", help="AAD prefix that the file was written with."),
-    click.option(
-        "--encrypted-column", multiple=True, metavar="COLUMN", help="Refuse the file if this column is in clear."
-    ),
-    click.option(
-        "--partition-by",
-        multiple=True,
-        metavar="COLUMN",
-        help="COLUMN stands in the names of folders, or in the table's log, and is in no file.",
-    ),
-    click.option("--allow-plaintext", is_flag=True, help="Accept a plaintext file although keys were given."),
-    click.option(
-        "--allow-unverified-footer",
-        is_flag=True,
-        help="Accept a plaintext footer without the key of its signature: row groups could be missing.",
-    ),
-    click.option(
-        "--allow-ctr",
-        is_flag=True,
-        help="Open AES_GCM_CTR_V1 pages, which nothing authenticates: anybody could have altered them.",
-    ),
-    click.option("--int96-utc", is_flag=True, help="INT96 timestamps are canonical UTC instants."),
-)
+    version: int | None = option(
+        "--version", type=int, metavar="N", help="Of a Delta table its version, of an Iceberg table a snapshot's id."
+    )
+    use_index: Literal["auto", "never", "require"] = option(
+        "--use-index",
+        type=click.Choice(["auto", "never", "require"]),
+        default="auto",
+        help="Of a table: ask its sealed indexes, don't, or refuse where they don't cover every file (default: auto).",
+    )
+    trust: Literal["auto", "time", "identity"] = option(
+        "--trust",
+        type=click.Choice(["auto", "time", "identity"]),
+        default="auto",
+        help="By which an index knows a table's files again: their state or version, in stores also size and time, or "
+        "each file's authenticated footer (default: auto).",
+    )
+    opening: OpeningOptions = field(default_factory=OpeningOptions)
+
+    def one_file(self, paths: Sequence[str]) -> SealedFile | None:
+        """The file that these are, opened; None where they are a table."""
+        from ...read.open import open_file
+        from ...storage.discovery.tables import is_one_file
+
+        if self.version is not None or len(paths) != 1 or not is_one_file(paths[0]):
+            return None
+        return open_file(paths[0], decryption=self.opening.decryption(paths))
+
+    def table(self, paths: Sequence[str]) -> SealedTable:
+        """All files that these lead to, as one table."""
+        from ...table.open import open_table
+
+        decryption = self.opening.decryption(paths)
+        return open_table(
+            list(paths), decryption=decryption, version=self.version, use_index=self.use_index, trust=self.trust
+        )
 
 
-use_index_option: Final = click.option(
-    "--use-index",
-    type=click.Choice(["auto", "never", "require"]),
-    default="auto",
-    help="Of a table: ask its sealed indexes, don't, or refuse where they don't cover every file (default: auto).",
-)
-
-
-trust_option: Final = click.option(
-    "--trust",
-    type=click.Choice(["auto", "time", "identity"]),
-    default="auto",
-    help="By which an index knows a table's files again: their state or version, in stores also size and time, or each "
-    "file's authenticated footer (default: auto).",
-)
-
-
-def policy_options(function: Function) -> Function:
-    """Give a command ``policy``, a `PolicyOptions`."""
-    return grouped(function, "policy", PolicyOptions, _POLICY_OPTIONS)
-
-
-def opening_options(function: Function) -> Function:
-    """Give a command ``opening``, an `OpeningOptions`."""
-    return key_options(policy_options(grouped(function, "opening", OpeningOptions, _OPENING_OPTIONS)))
+policy_options = options(PolicyOptions, "policy")
+"""Give a command ``policy``, its `PolicyOptions`."""
+opening_options = options(OpeningOptions, "opening")
+"""Give a command ``opening``, its `OpeningOptions`."""
+table_options = options(TableOptions, "source")
+"""Give a command ``source``, its `TableOptions`."""

@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
 
 from ...core.encryption import Algorithm, SecretKey
 from ...core.errors import PolicyError, UsageError
 from ...specs import EncryptionSpec
-from .grouped import grouped
 from .keys import KeyOptions
+from .options import option, options
 
-__all__ = ["SealingOptions", "sealing_options"]
+__all__ = ["ResealingOptions", "SealingOptions", "resealing_options", "sealing_options"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+_NAMED: Final = "Master key of the footer, or id:KEY_ID of an explicit key."
+_PREFIX: Final = "Identity of the files, bound into every module; empty: none."
+
+
+def _algorithm(default: str) -> Any:
+    choices = click.Choice([str(one) for one in Algorithm])
+    return option("--algorithm", type=choices, help=f"AES_GCM_V1 or AES_GCM_CTR_V1 (default: {default}).")
+
+
+def _key_bits(default: str) -> Any:
+    bits = click.Choice(["128", "192", "256"])
+    return option("--key-bits", type=bits, help=f"Length of fresh data keys (default: {default}).")
 
 
 @dataclass
 class SealingOptions:
-    """The options of `sealing_options`, as given; `prefix` is apart from the AAD prefix that files are opened by."""
+    """Keys and modes of files to write; `prefix` is apart from the AAD prefix that files are opened by."""
 
-    footer_key: str | None
-    column_key: tuple[str, ...]
-    algorithm: str | None = None
-    plaintext_footer: bool | None = None
-    complete: bool = False
-    prefix: str | None = None
-    no_store_aad_prefix: bool = False
-    key_bits: str | None = None
+    footer_key: str | None = option("--footer-key", metavar="NAME", help=_NAMED)
+    column_key: tuple[str, ...] = option(
+        "--column-key",
+        multiple=True,
+        metavar="COLUMN=NAME",
+        help="Master key, or id:KEY_ID, of a column. Repeatable; none: uniform.",
+    )
+    algorithm: str | None = _algorithm(str(Algorithm.AES_GCM_V1))
+    plaintext_footer: bool | None = option(
+        "--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it."
+    )
+    complete: bool = option("--complete", is_flag=True, help="Seal all other columns under the footer key.")
+    prefix: str | None = option("--aad-prefix", metavar="TEXT", help=_PREFIX)
+    no_store_aad_prefix: bool = option(
+        "--no-store-aad-prefix",
+        is_flag=True,
+        help="Readers must supply the prefix: a file put in its place does not open.",
+    )
+    key_bits: str | None = _key_bits("128")
 
     @property
     def said(self) -> bool:
-        """Was anything said?"""
+        """Whether anything was said."""
         return any(vars(self).values())
 
     def changes(self) -> dict[str, Any]:
@@ -84,51 +105,19 @@ class SealingOptions:
         return EncryptionSpec(footer_key, column_keys or None, tools, complete=self.complete, **self.changes())
 
 
-def sealing_options(*, again: bool = False) -> Callable[[Function], Function]:
-    """Give a command ``sealing``, a `SealingOptions`.
+@dataclass
+class ResealingOptions(SealingOptions):
+    """As `SealingOptions`, of files that are sealed already; without a key for the footer, what is not said stays."""
 
-    Args:
-        again: of files that are sealed already; without a key for the footer, what is not said stays as it is.
-    """
-    if again:
-        algorithm, bits = f"as it is; with --footer-key: {Algorithm.AES_GCM_V1}", "as it is; with --footer-key: 128"
-        prefix = "--new-aad-prefix"
-        footer = click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
-    else:
-        algorithm, bits = str(Algorithm.AES_GCM_V1), "128"
-        prefix = "--aad-prefix"
-        footer = click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
-    options = (
-        click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
-        click.option(
-            "--column-key",
-            multiple=True,
-            metavar="COLUMN=NAME",
-            help="Master key, or id:KEY_ID, of a column. Repeatable; none: uniform.",
-        ),
-        click.option(
-            "--algorithm",
-            type=click.Choice([str(one) for one in Algorithm]),
-            help=f"AES_GCM_V1 or AES_GCM_CTR_V1 (default: {algorithm}).",
-        ),
-        footer,
-        click.option("--complete", is_flag=True, help="Seal all other columns under the footer key."),
-        click.option(
-            prefix, "prefix", metavar="TEXT", help="Identity of the files, bound into every module; empty: none."
-        ),
-        click.option(
-            "--no-store-aad-prefix",
-            is_flag=True,
-            help="Readers must supply the prefix: a file put in its place does not open.",
-        ),
-        click.option(
-            "--key-bits",
-            type=click.Choice(["128", "192", "256"]),
-            help=f"Length of fresh data keys (default: {bits}).",
-        ),
+    algorithm: str | None = _algorithm(f"as it is; with --footer-key: {Algorithm.AES_GCM_V1}")
+    plaintext_footer: bool | None = option(
+        "--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode."
     )
+    prefix: str | None = option("--new-aad-prefix", metavar="TEXT", help=_PREFIX)
+    key_bits: str | None = _key_bits("as it is; with --footer-key: 128")
 
-    def decorate(function: Function) -> Function:
-        return grouped(function, "sealing", SealingOptions, options)
 
-    return decorate
+sealing_options = options(SealingOptions, "sealing")
+"""Give a command ``sealing``, its `SealingOptions`."""
+resealing_options = options(ResealingOptions, "sealing")
+"""Give a command ``sealing``, its `ResealingOptions`."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from ...core.errors import UsageError
-from .inputs import Input, open_input
+from .inputs import Input, InputOptions, open_input
 
 __all__ = ["open_inputs"]
 
 
 @contextlib.contextmanager
-def open_inputs(
-    paths: Sequence[str], kind: str | None, types: Mapping[str, pa.DataType], delimiter: str | None = None
-) -> Iterator[Input]:
+def open_inputs(paths: Sequence[str], options: InputOptions) -> Iterator[Input]:
     """Open input files one after the other, as `open_input` does a single one.
 
     All are looked at before the first row is given out; then one is open at a time. `batches` counts files, a file that
@@ -28,31 +27,30 @@ def open_inputs(
         FormatError: as `open_input`.
     """
     if len(paths) == 1:
-        with open_input(paths[0], kind, types, delimiter) as found:
+        with open_input(paths[0], options) as found:
             yield found
         return
     if "-" in paths:
         raise UsageError("standard input stands alone: all inputs are looked at before the first row is written")
-    schema = _one_schema(paths, kind, types, delimiter)
+    schema = _one_schema(paths, options)
     # What is known is not found out again; a type that only other files have is given to those without a value of it.
-    said = {**types, **{field.name: field.type for field in schema if not pa.types.is_nested(field.type)}}
+    plain = {field.name: field.type for field in schema if not pa.types.is_nested(field.type)}
+    said = replace(options, types={**options.types, **plain})
 
     def batches() -> Iterator[tuple[pa.RecordBatch, float]]:
         for number, path in enumerate(paths):
-            with open_input(path, kind, said, delimiter) as found:
+            with open_input(path, said) as found:
                 for batch, done in found.batches:
                     yield batch.cast(schema), number + (done / found.total if found.total else 0)
 
     yield Input(schema, batches(), len(paths))
 
 
-def _one_schema(
-    paths: Sequence[str], kind: str | None, types: Mapping[str, pa.DataType], delimiter: str | None
-) -> pa.Schema:
+def _one_schema(paths: Sequence[str], options: InputOptions) -> pa.Schema:
     fields: list[pa.Field] = []
     owners: list[str] = []
     for path in paths:
-        with open_input(path, kind, types, delimiter) as found:
+        with open_input(path, options) as found:
             schema = found.schema
         if not fields:
             fields, owners, metadata = list(schema), [path] * len(schema), schema.metadata

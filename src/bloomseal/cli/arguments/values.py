@@ -16,9 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...core.errors import UsageError
+from ...core.parquet.schema import Leaf, Schema
 from ...core.sbbf import ColumnType, PhysicalType
+from ...core.text import articled
 
-__all__ = ["parse_value", "read_lines"]
+__all__ = ["HINT", "literal_value", "parse_value", "read_lines", "row_leaf"]
+
+HINT: Final = (
+    "SQL: text and dates in single quotes, as in \"ssn = '…' and not born < '1985-01-01'\"; names in double quotes"
+)
 
 _FRACTION: Final = re.compile(r"(?<=\d)\.(\d+)")
 _WHAT: Final = {
@@ -63,6 +69,42 @@ def parse_value(text: str, column_type: ColumnType) -> Any:
     else:
         hint = _WHAT[kind]
     raise UsageError(f"a value that is none of type {column_type}", hint=hint)
+
+
+def row_leaf(schema: Schema, name: str) -> Leaf:
+    """The column of this name, of which each row has one value.
+
+    Raises:
+        UsageError: there is none.
+    """
+    leaf = schema.leaf(name)
+    if leaf.repeated:
+        raise UsageError("a row predicate on a repeated column", column=name, hint="bloomseal probe asks its filters")
+    return leaf
+
+
+def literal_value(text: str, leaf: Leaf, name: str, *, bare: bool) -> Any:
+    """A literal as a value of the column's type.
+
+    Args:
+        bare: it stands without quotes: a number, true or false.
+
+    Raises:
+        UsageError: it does not suit the column.
+    """
+    boolean = text in ("true", "false")
+    if bare and not (leaf.type.physical is PhysicalType.BOOLEAN if boolean else _is_number(leaf)):
+        raise UsageError(f"{articled(leaf.type)} column is not compared with such a literal", column=name, hint=HINT)
+    try:
+        return parse_value(text, leaf.type)
+    except UsageError as error:
+        raise error.at(column=name) from None
+
+
+def _is_number(leaf: Leaf) -> bool:
+    physical, kind = leaf.type.physical, leaf.type.kind
+    plain = physical in (PhysicalType.INT32, PhysicalType.INT64, PhysicalType.FLOAT, PhysicalType.DOUBLE)
+    return kind in ("int", "decimal", "float16") or (plain and kind == "")
 
 
 def read_lines(path: str) -> list[str]:

@@ -6,9 +6,10 @@ import click
 
 from ...core.errors import UsageError
 from ...orc.rewrite.report import OrcRewriteReport
+from ...sbbf import FilterSpec
 from ...table.verbs import attach_filters
 from ...write.attach import AttachReport
-from ..arguments.filters import filter_option, parse_filters
+from ..arguments.filters import filter_option
 from ..arguments.opening import OpeningOptions, opening_options
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
@@ -22,7 +23,7 @@ __all__ = ["attach"]
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
 @opening_options
 @common_options()
-def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningOptions) -> None:
+def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: OpeningOptions) -> None:
     """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is
     touched.
 
@@ -33,12 +34,11 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
     Example:
       bloomseal attach people.parquet --bloom-filter ssn:fpp=0.001 --keyring keys.json
     """
-    specs = parse_filters(filters)
-    if not specs:
+    if not filters:
         raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
     decryption = opening.decryption([file])
     with progress("Building filters") as tell:
-        found = attach_filters(file, specs, decryption=decryption, dry_run=dry_run, progress=tell)
+        found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
     reports: list[AttachReport | OrcRewriteReport] = [*found.values()] if isinstance(found, dict) else [found]
     if State.current().json:
         told = [report.to_dict() for report in reports]

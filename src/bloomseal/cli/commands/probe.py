@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import BloomsealError, UsageError
-from ...read.open import open_file
 from ...read.verdict import Verdict
-from ...storage.discovery.tables import is_one_file
-from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
+from ..arguments.opening import TableOptions, table_options
 from ..arguments.values import parse_value, read_lines
 from ..render import print_json, table
 from ..state import PATH, State, common_options
@@ -37,12 +34,7 @@ _ABSENT_EXIT = 1
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code answers.")
 @click.option("--per-file", is_flag=True, help="Of a table, tell which files to read, not only how many.")
-@click.option(
-    "--version", type=int, metavar="N", help="Of a Delta table its version, of an Iceberg table a snapshot's id."
-)
-@use_index_option
-@trust_option
-@opening_options
+@table_options
 @common_options()
 def probe(
     file: str,
@@ -51,10 +43,7 @@ def probe(
     values_from: str | None,
     quiet: bool,
     per_file: bool,
-    version: int | None,
-    use_index: Any,
-    trust: Any,
-    opening: OpeningOptions,
+    source: TableOptions,
 ) -> int:
     """Ask the filters of COLUMN in every row group of FILE (or of all files of a folder, pattern, Delta or Iceberg
     table) whether VALUEs may be present.
@@ -74,17 +63,13 @@ def probe(
     texts = [*values, *(read_lines(values_from) if values_from else [])]
     if not texts:
         raise UsageError("no value to ask for", hint="VALUE..., or --values-from PATH")
-    decryption = opening.decryption([file])
-    if version is not None or not is_one_file(file):
-        whole = open_table(file, decryption=decryption, version=version, use_index=use_index, trust=trust)
-        found = _ask_table(whole, column, texts)
-        present = any(found.maybe.values())
+    if (opened := source.one_file([file])) is None:
+        found = _ask_table(source.table([file]), column, texts)
         if not quiet:
             _tell_table(file, column, texts, found, per_file)
-        return 0 if present else _ABSENT_EXIT
-    with open_file(file, decryption=decryption) as opened:
-        leaf = opened.leaf(column)
-        by_group = opened.probe(column, _parsed(texts, leaf, file, column))
+        return 0 if found.maybe else _ABSENT_EXIT
+    with opened:
+        by_group = opened.probe(column, _parsed(texts, opened.leaf(column), file, column))
     verdicts = [[group[index] for group in by_group] for index in range(len(texts))]
     overall = [_overall(one) for one in verdicts]
     present = any(verdict is not Verdict.ABSENT for verdict in overall)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Literal
 
 import click
 
@@ -15,31 +14,40 @@ from ...policy import TablePolicy
 from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, rotate
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
-from ..arguments.filters import filter_option, parse_filters
-from ..arguments.grouped import grouped
-from ..arguments.keys import KeyOptions, key_options, open_keyring
+from ..arguments.filters import filter_option
+from ..arguments.keys import KeyOptions, key_options
 from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
-from ..arguments.sealing import SealingOptions, sealing_options
+from ..arguments.options import argument, option, options
+from ..arguments.sealing import SealingOptions, resealing_options, sealing_options
 from ..render import progress, remark
 from ..rotation_report import tell_plan, tell_report
 from ..state import PATH, common_options
 
 __all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 @dataclass
 class RunOptions:
     """What all five commands have in common."""
 
-    paths: tuple[str, ...]
-    follow_links: bool
-    journal: str | None
-    restart: bool
-    dry_run: bool
-    jobs: int
-    patience: float
+    paths: tuple[str, ...] = argument(nargs=-1, type=PATH, required=True, metavar="PATH...")
+    follow_links: bool = option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too.")
+    journal: str | None = option(
+        "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
+    )
+    restart: bool = option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done.")
+    jobs: int = option(
+        "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Files at the same time."
+    )
+    patience: float = option(
+        "--patience",
+        type=click.FloatRange(0),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for a KMS that throttles, before files fail.",
+    )
+    dry_run: bool = option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing.")
 
     def carry_out(self, job: Job) -> int:
         """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
@@ -71,58 +79,80 @@ def _tell_of_none(job: Job, none_due: bool) -> None:
         remark(f"no key in these files is under {' or '.join(job.master_keys)}")
 
 
-_RUN_OPTIONS: Final = (
-    click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH..."),
-    click.option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too."),
-    click.option(
-        "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
-    ),
-    click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
-    click.option(
-        "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Files at the same time."
-    ),
-    click.option(
-        "--patience",
-        type=click.FloatRange(0),
-        default=300.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long to wait for a KMS that throttles, before files fail.",
-    ),
-    click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
-)
+@dataclass
+class LeaveOptions:
+    """Master keys to leave, and those in their place."""
 
-_FROM: Final = click.option(
-    "--from", "from_keys", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."
-)
-_TO: Final = click.option(
-    "--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."
-)
-_REBUILD: Final = click.option(
-    "--rebuild-filters", is_flag=True, help="Build filters anew that deny values of their own column (else refused)."
-)
-_MATERIAL: Final = click.option(
-    "--material",
-    type=click.Choice(["internal", "external"]),
-    help="Key material in the file, or beside it (default: as it is; new: internal).",
-)
+    from_keys: tuple[str, ...] = option(
+        "--from", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."
+    )
+    to_keys: tuple[str, ...] = option(
+        "--to", multiple=True, metavar="NAME", help="Master key in its place, one per --from."
+    )
+
+    @property
+    def master_keys(self) -> dict[str, str] | None:
+        """Old → new; None where none is left."""
+        if len(self.from_keys) != len(self.to_keys):
+            raise UsageError("--from and --to come in pairs", hint="--from pii --to pii-2027")
+        return dict(zip(self.from_keys, self.to_keys, strict=True)) or None
 
 
-def _run_options(function: Function) -> Function:
-    """Give a command ``run``, a `RunOptions`."""
-    return grouped(function, "run", RunOptions, _RUN_OPTIONS)
+@dataclass
+class FileOptions:
+    """What new files hold beside their pages."""
+
+    material: Literal["internal", "external"] | None = option(
+        "--material",
+        type=click.Choice(["internal", "external"]),
+        help="Key material in the file, or beside it (default: as it is; new: internal).",
+    )
+    rebuild_filters: bool = option(
+        "--rebuild-filters",
+        is_flag=True,
+        help="Build filters anew that deny values of their own column (else refused).",
+    )
+
+    def placed(self, spec: EncryptionSpec) -> EncryptionSpec:
+        """The specification with its key material where `--material` wants it."""
+        if self.material is None:
+            return spec
+        if not isinstance(spec.keys, KeyTools):
+            raise UsageError("explicit keys have no key material", hint="leave out --material")
+        spec.keys.internal = self.material == "internal"
+        return spec
+
+
+@dataclass
+class NewKeyOptions:
+    """Where new keys come from, if not from where the old ones are."""
+
+    new_keyring: str | None = option(
+        "--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one."
+    )
+    new_kms: str | None = option("--new-kms", metavar="URI", help="KMS of the new keys, if it is another one.")
+
+    def keys(self, old: KeyOptions) -> KeyOptions:
+        """The options that new keys are made by."""
+        if self.new_keyring is None and self.new_kms is None:
+            return old
+        if self.new_keyring and self.new_kms:
+            raise UsageError("--new-keyring and --new-kms exclude one another")
+        return KeyOptions(self.new_keyring, old.passphrase_file, self.new_kms)
+
+
+_run_options = options(RunOptions, "run")
+_leave_options = options(LeaveOptions, "leave")
+_file_options = options(FileOptions, "files")
 
 
 @click.command(short_help="Wrap data keys anew: another master key, or its current version.")
-@_FROM
-@_TO
+@_leave_options
 @click.option("--check-keys", is_flag=True, help="Unwrap every new wrapping and compare, also where the KMS re-wraps.")
 @_run_options
 @opening_options
 @common_options()
-def rewrap(
-    run: RunOptions, opening: OpeningOptions, from_keys: tuple[str, ...], to_keys: tuple[str, ...], check_keys: bool
-) -> int:
+def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_keys: bool) -> int:
     """Wrap the data keys of the files at PATH (files, folders or URIs) under other master keys, or under the current
     versions of the same ones. The data keys stay, and no page is touched: whoever already has a data key keeps what it
     opens.
@@ -132,33 +162,26 @@ def rewrap(
       bloomseal rewrap tables/customers --keyring keys.json --dry-run
       bloomseal rewrap tables/customers --keyring keys.json --from pii --to pii-2027
     """
-    decryption = _decryption(opening)
-    return run.carry_out(Rewrap(decryption, _master_keys(from_keys, to_keys), check_keys))
+    return run.carry_out(Rewrap(_decryption(opening), leave.master_keys, check_keys))
 
 
 @click.command(short_help="Seal files again under fresh data keys.")
-@_FROM
-@_TO
-@sealing_options(again=True)
+@_leave_options
+@resealing_options
 @filter_option
-@_MATERIAL
-@_REBUILD
-@click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
-@click.option("--new-kms", metavar="URI", help="KMS of the new keys, if it is another one.")
+@_file_options
+@options(NewKeyOptions, "new")
 @_run_options
 @opening_options
 @common_options()
 def rekey(
     run: RunOptions,
     opening: OpeningOptions,
-    from_keys: tuple[str, ...],
-    to_keys: tuple[str, ...],
+    leave: LeaveOptions,
     sealing: SealingOptions,
-    filters: tuple[str, ...],
-    material: str | None,
-    rebuild_filters: bool,
-    new_keyring: str | None,
-    new_kms: str | None,
+    filters: dict[str, FilterSpec],
+    files: FileOptions,
+    new: NewKeyOptions,
 ) -> int:
     """Open every encrypted module of the files at PATH and seal it again under fresh data keys, with new nonces and a
     new file identity. No page is decoded. The old data keys open nothing of the new files.
@@ -178,23 +201,20 @@ def rekey(
     """
     decryption = _decryption(opening)
     changes = sealing.changes()
-    external = None if material is None else material == "external"
+    rebuild = files.rebuild_filters
     if sealing.footer_key is None:
-        if sealing.column_key or sealing.complete or new_keyring or new_kms:
+        if sealing.column_key or sealing.complete or new.new_keyring or new.new_kms:
             raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
         policy = opening.policy.load(opening.keys)
-        master_keys = _master_keys(from_keys, to_keys)
         built = _specs(policy, filters)
-        if policy is not None and not (changes or master_keys or material):
-            return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild_filters))
-        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built, rebuild_filters))
-    if opening.policy.policy_file or from_keys or to_keys:
+        if policy is not None and not (changes or leave.master_keys or files.material):
+            return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild))
+        external = None if files.material is None else files.material == "external"
+        return run.carry_out(Rekey(decryption, None, leave.master_keys, changes, external, built, rebuild))
+    if opening.policy.policy_file or leave.from_keys or leave.to_keys:
         raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
-    keys = _new_keys(opening.keys, new_keyring, new_kms)
-    placed = _placed(sealing.spec(keys), material)
-    return run.carry_out(
-        Rekey(decryption, placed, bloom_filters=_specs(None, filters), rebuild_filters=rebuild_filters)
-    )
+    placed = files.placed(sealing.spec(new.keys(opening.keys)))
+    return run.carry_out(Rekey(decryption, placed, bloom_filters=filters or None, rebuild_filters=rebuild))
 
 
 @click.command(short_help="Seal the filters that lie in clear on encrypted columns of ORC files.")
@@ -216,10 +236,9 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
 
 
 @click.command(short_help="Encrypt plaintext files, their filters with them.")
-@sealing_options()
+@sealing_options
 @filter_option
-@_MATERIAL
-@_REBUILD
+@_file_options
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
 @_run_options
 @key_options
@@ -230,9 +249,8 @@ def seal(
     keys: KeyOptions,
     policy: PolicyOptions,
     sealing: SealingOptions,
-    filters: tuple[str, ...],
-    material: str | None,
-    rebuild_filters: bool,
+    filters: dict[str, FilterSpec],
+    files: FileOptions,
     output: str | None,
 ) -> int:
     """Encrypt the plaintext Parquet files at PATH, whoever wrote them, without decoding a page. Encrypted files are
@@ -243,12 +261,12 @@ def seal(
       bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --bloom-filter ssn
       bloomseal seal tables/customers --policy policy.toml --table customers
     """
-    table_policy = policy.load(keys)
-    if table_policy is not None:
-        if sealing.said or material:
+    if (table_policy := policy.load(keys)) is not None:
+        if sealing.said or files.material:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, rebuild_filters))
-    return run.carry_out(Seal(_placed(sealing.spec(keys), material), _specs(None, filters), output, rebuild_filters))
+        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, files.rebuild_filters))
+    placed = files.placed(sealing.spec(keys))
+    return run.carry_out(Seal(placed, filters or None, output, files.rebuild_filters))
 
 
 @click.command(short_help="Decrypt files.")
@@ -280,44 +298,6 @@ def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
     return decryption
 
 
-def _master_keys(from_keys: tuple[str, ...], to_keys: tuple[str, ...]) -> dict[str, str] | None:
-    if len(from_keys) != len(to_keys):
-        raise UsageError("--from and --to come in pairs", hint="--from pii --to pii-2027")
-    return dict(zip(from_keys, to_keys, strict=True)) or None
-
-
-def _specs(policy: TablePolicy | None, filters: tuple[str, ...]) -> dict[str, FilterSpec] | None:
-    given = parse_filters(filters)
-    if policy is not None:
-        return policy.bloom_filters() | given if given else None
-    return given or None
-
-
-def _placed(spec: EncryptionSpec, material: str | None) -> EncryptionSpec:
-    """The specification with its key material where `--material` wants it."""
-    if material is None:
-        return spec
-    if not isinstance(spec.keys, KeyTools):
-        raise UsageError("explicit keys have no key material", hint="leave out --material")
-    spec.keys.internal = material == "internal"
-    return spec
-
-
-def _new_keys(keys: KeyOptions, keyring: str | None, kms: str | None) -> KeyOptions:
-    if keyring is None and kms is None:
-        return keys
-    if keyring and kms:
-        raise UsageError("--new-keyring and --new-kms exclude one another")
-    made = KeyTools(kms) if kms else KeyTools(open_keyring(str(keyring), keys.passphrase_file))
-    return _Made(made)
-
-
-class _Made(KeyOptions):
-    """Options that lead to key tools which are there already."""
-
-    def __init__(self, tools: KeyTools) -> None:
-        super().__init__(None, None, None, (), ())
-        self._tools = tools
-
-    def tools(self) -> KeyTools:
-        return self._tools
+def _specs(policy: TablePolicy | None, filters: dict[str, FilterSpec]) -> dict[str, FilterSpec] | None:
+    """None where nothing was said, and the policy's alone are meant."""
+    return None if not filters else filters if policy is None else policy.bloom_filters() | filters

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 import pyarrow as pa
@@ -29,12 +29,13 @@ from ...table.dataset import write_dataset
 from ...table.hive import check_partitioning
 from ...table.writing import SealedWriter
 from ...write.writer import resolve_filters
-from ..arguments.filters import filter_option, parse_filters
-from ..arguments.inputs import FORMATS, Input, kind_of, parse_type
-from ..arguments.keys import KeyOptions, key_options
-from ..arguments.opening import PolicyOptions, policy_options
+from ..arguments.filters import filter_option
+from ..arguments.inputs import Input, InputOptions, kind_of
+from ..arguments.keys import KeyOptions
+from ..arguments.opening import PolicyOptions
+from ..arguments.options import option, options
 from ..arguments.places import need_elsewhere
-from ..arguments.sealing import SealingOptions, sealing_options
+from ..arguments.sealing import SealingOptions
 from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
@@ -42,59 +43,101 @@ from ..state import PATH, State, common_options
 __all__ = ["write"]
 
 _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
-_DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
+
+
+@dataclass
+class _Encryption:
+    """How the output is sealed: by a policy, by options, or not at all."""
+
+    plaintext: bool = option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
+    sealing: SealingOptions = field(default_factory=SealingOptions)
+    keys: KeyOptions = field(default_factory=KeyOptions)
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
+
+    def of(self, target: str, *, in_folder: bool) -> tuple[EncryptionSpec | None, TablePolicy | None]:
+        """What one file is sealed by, and the policy that says so, if one does."""
+        if (policy := self.policy.load(self.keys)) is not None:
+            if self.sealing.said or self.plaintext:
+                raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+            return _by_policy(policy, target, in_folder), policy
+        if not self.plaintext:
+            return self.sealing.spec(self.keys), None
+        if self.sealing.said:
+            raise UsageError("--plaintext and options of encryption exclude one another")
+        return None, None
+
+
+@dataclass
+class _Layout:
+    """The files to write."""
+
+    row_group_size: int = option(
+        "--row-group-size", type=click.IntRange(min=1), default=1 << 20, metavar="ROWS", show_default=True
+    )
+    compression: str = option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
+    partition_by: tuple[str, ...] = option(
+        "--partition-by", multiple=True, metavar="COLUMN", help="OUTPUT is a folder; COLUMN's values become folders."
+    )
+    rows_per_file: int | None = option(
+        "--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows."
+    )
+    existing: Literal["error", "append", "overwrite"] | None = option(
+        "--existing",
+        type=click.Choice(["error", "append", "overwrite"]),
+        help="What to do with files that are in the folder already (default: error).",
+    )
+    check_keys: bool | None = option(
+        "--check-keys/--no-check-keys",
+        default=None,
+        help="Have the KMS open each key that it wrapped, before a file takes its name (default: where one is replaced).",
+    )
+
+    @property
+    def in_folder(self) -> bool:
+        """Whether the output is a folder."""
+        return bool(self.partition_by or self.rows_per_file)
+
+    def check(self, target: str, sources: Sequence[str]) -> None:
+        """Refuse, before anything is read, a place that no file can have, or that an input has."""
+        if target == "-":
+            if self.in_folder:
+                raise UsageError("standard output is no folder")
+            if sys.stdout.isatty():
+                raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
+        elif not self.in_folder:
+            _check_file(target, sources)
+        if self.existing and not self.in_folder:
+            hint = "--partition-by COLUMN or --rows-per-file N"
+            raise UsageError("--existing is about the files of a folder", hint=hint)
+
+
+@dataclass
+class _Written:
+    """What was written; of a dry run, nothing."""
+
+    rows: int | None = None
+    row_groups: int | None = None
+    bytes: int | None = None
+    files: list[str] | None = None
 
 
 @click.command()
 @click.argument("sources", type=PATH, metavar="INPUT...", nargs=-1, required=True)
 @click.argument("target", type=PATH, metavar="OUTPUT")
-@click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
-@click.option("--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv).")
-@click.option(
-    "--type", "types", multiple=True, metavar="COLUMN=TYPE", help="A column's type, not the inferred one. Repeatable."
-)
+@options(InputOptions, "inputs")
 @filter_option
-@sealing_options()
-@click.option(
-    "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
-)
-@click.option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
-@click.option(
-    "--partition-by", multiple=True, metavar="COLUMN", help="OUTPUT is a folder; COLUMN's values become folders."
-)
-@click.option("--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows.")
-@click.option(
-    "--existing",
-    type=click.Choice(["error", "append", "overwrite"]),
-    help="What to do with files that are in the folder already (default: error).",
-)
-@click.option(
-    "--check-keys/--no-check-keys", default=None,
-    help="Have the KMS open each key that it wrapped, before a file takes its name (default: where one is replaced).",
-)  # fmt: skip
-@click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
+@options(_Layout, "layout")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
-@key_options
-@policy_options
+@options(_Encryption, "sealed")
 @common_options()
 def write(
     sources: tuple[str, ...],
     target: str,
-    input_format: str | None,
-    delimiter: str | None,
-    types: tuple[str, ...],
-    filters: tuple[str, ...],
-    row_group_size: int,
-    compression: str,
-    partition_by: tuple[str, ...],
-    rows_per_file: int | None,
-    existing: str | None,
-    check_keys: bool | None,
-    plaintext: bool,
+    inputs: InputOptions,
+    filters: dict[str, FilterSpec],
+    layout: _Layout,
     dry_run: bool,
-    sealing: SealingOptions,
-    keys: KeyOptions,
-    policy: PolicyOptions,
+    sealed: _Encryption,
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
@@ -115,65 +158,88 @@ def write(
           --policy policy.toml --table customers
       bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
-    specs = parse_filters(filters)
-    encryption = None
-    in_folder = bool(partition_by or rows_per_file)
-    table_policy = policy.load(keys)
-    if table_policy is not None:
-        if sealing.said or plaintext:
-            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        encryption = _by_policy(table_policy, target, in_folder)
-        specs = table_policy.bloom_filters() | specs
-    elif not plaintext:
-        encryption = sealing.spec(keys)
-    elif sealing.said:
-        raise UsageError("--plaintext and options of encryption exclude one another")
-    options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
-    options["check_keys"] = check_keys
-    _check_target(target, sources, in_folder)
-    if existing and not in_folder:
-        raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
-    with (
-        open_inputs(sources, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
-        _placed(target) as path,
-    ):
-        files: list[str] | None = None
-        rows: int | None
+    encryption, policy = sealed.of(target, in_folder=layout.in_folder)
+    if policy is not None:
+        filters = policy.bloom_filters() | filters
+    layout.check(target, sources)
+    with open_inputs(sources, inputs) as found:
         if dry_run:
-            check_partitioning(found.schema.names, table_policy or encryption, partition_by)
-            within = pa.schema([field for field in found.schema if field.name not in partition_by])
-            _check(within, encryption, specs)
-            rows, groups, written = None, None, None
-        elif in_folder:
-            split: dict[str, Any] = {
-                "partition_by": partition_by,
-                "rows_per_file": rows_per_file,
-                "existing": existing or "error",
-            }
-            with progress("Sealing") as tell:
-                placed = write_dataset(
-                    _reader(found, tell), target, encryption=table_policy or encryption, **split, **options
-                )
-            rows, groups, written = placed.rows, None, sum(one["bytes"] for one in placed.files)
-            files = [one["path"] for one in placed.files]
+            check_partitioning(found.schema.names, policy or encryption, layout.partition_by)
+            within = pa.schema([field for field in found.schema if field.name not in layout.partition_by])
+            _check(within, encryption, filters)
+            done = _Written()
+        elif layout.in_folder:
+            done = _write_folder(found, target, layout, policy or encryption, filters)
+        elif target != "-":
+            done = _write_file(found, target, layout, encryption, filters)
         else:
-            rows = 0
-            writer = SealedWriter(
-                path,
-                found.schema,
-                encryption=encryption,
-                **options,
-            )
-            with writer, progress("Sealing") as tell:
-                for batch, done in found.batches:
-                    writer.write_batch(batch)
-                    rows += batch.num_rows
-                    tell(done, found.total)
-            groups, written = _written(path, rows, row_group_size)
-            if target == "-":
+            # In a folder that only its owner may look into, and that goes again.
+            with tempfile.TemporaryDirectory(prefix="bloomseal-") as folder:
+                path = str(Path(folder) / "output.parquet")
+                _write_file(found, path, layout, encryption, filters)
                 _copy_out(path)
-                return
-        _report(sources, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
+            return
+    told = {
+        "input": sources[0] if len(sources) == 1 else list(sources),
+        "output": target,
+        "dry_run": dry_run,
+        "rows": done.rows,
+        "row_groups": done.row_groups,
+        "bytes": done.bytes,
+        **({} if done.files is None else {"files": done.files}),
+        "algorithm": None if encryption is None else encryption.algorithm,
+        "columns": [_column(field, encryption, filters, layout.partition_by) for field in found.schema],
+    }
+    if State.current().json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _write_file(
+    found: Input, path: str, layout: _Layout, encryption: EncryptionSpec | None, filters: dict[str, FilterSpec]
+) -> _Written:
+    rows = 0
+    writer = SealedWriter(
+        path,
+        found.schema,
+        encryption=encryption,
+        bloom_filters=filters,
+        row_group_size=layout.row_group_size,
+        compression=layout.compression,
+        check_keys=layout.check_keys,
+    )
+    with writer, progress("Sealing") as tell:
+        for batch, done in found.batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            tell(done, found.total)
+    place = Path(path)
+    return _Written(rows, -(-rows // layout.row_group_size), place.stat().st_size if place.is_file() else None)
+
+
+def _write_folder(
+    found: Input,
+    target: str,
+    layout: _Layout,
+    encryption: EncryptionSpec | TablePolicy | None,
+    filters: dict[str, FilterSpec],
+) -> _Written:
+    with progress("Sealing") as tell:
+        placed = write_dataset(
+            _reader(found, tell),
+            target,
+            partition_by=layout.partition_by,
+            rows_per_file=layout.rows_per_file,
+            existing=layout.existing or "error",
+            encryption=encryption,
+            bloom_filters=filters,
+            row_group_size=layout.row_group_size,
+            compression=layout.compression,
+            check_keys=layout.check_keys,
+        )
+    files = placed.files
+    return _Written(placed.rows, None, sum(one["bytes"] for one in files), [one["path"] for one in files])
 
 
 def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
@@ -197,34 +263,15 @@ def _reader(found: Input, tell: Callable[[float, int], None]) -> pa.RecordBatchR
     return pa.RecordBatchReader.from_batches(found.schema, batches())
 
 
-def _check_target(target: str, sources: Sequence[str], in_folder: bool) -> None:
-    """Refuse, before anything is read, a place that no file can have, or that an input has."""
-    if target == "-":
-        if in_folder:
-            raise UsageError("standard output is no folder")
-        if sys.stdout.isatty():
-            raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
-    elif not in_folder:
-        if target.endswith(("/", os.sep)) or Path(target).is_dir():
-            hint = "a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder"
-            raise UsageError("the output is a folder", file=target, hint=hint)
-        need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
-        if kind_of(target) not in (None, "parquet"):
-            # Most likely OUTPUT was forgotten, and the last INPUT would be lost.
-            hint = "OUTPUT comes last, and ends in .parquet; bloomseal read --output writes CSV and the like"
-            raise UsageError("the output would be Parquet, and its name says something else", file=target, hint=hint)
-
-
-@contextlib.contextmanager
-def _placed(target: str) -> Iterator[str]:
-    """Where to write: for standard output, a file in a folder that only its owner may look into, and that goes
-    again.
-    """
-    if target != "-":
-        yield target
-        return
-    with tempfile.TemporaryDirectory(prefix="bloomseal-") as folder:
-        yield str(Path(folder) / "output.parquet")
+def _check_file(target: str, sources: Sequence[str]) -> None:
+    if target.endswith(("/", os.sep)) or Path(target).is_dir():
+        hint = "a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder"
+        raise UsageError("the output is a folder", file=target, hint=hint)
+    need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
+    if kind_of(target) not in (None, "parquet"):
+        # Most likely OUTPUT was forgotten, and the last INPUT would be lost.
+        hint = "OUTPUT comes last, and ends in .parquet; bloomseal read --output writes CSV and the like"
+        raise UsageError("the output would be Parquet, and its name says something else", file=target, hint=hint)
 
 
 def _copy_out(path: str) -> None:
@@ -232,17 +279,6 @@ def _copy_out(path: str) -> None:
     with open(path, "rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
     sys.stdout.buffer.flush()
-
-
-def _unescaped(delimiter: str | None) -> str | None:
-    return "\t" if delimiter in ("\\t", "tab") else delimiter
-
-
-def _typed(item: str) -> tuple[str, pa.DataType]:
-    column, equals, name = item.rpartition("=")
-    if not equals or not column:
-        raise UsageError("--type takes COLUMN=TYPE")
-    return column, parse_type(name)
 
 
 def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> None:
@@ -265,57 +301,29 @@ def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str
                 raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
 
 
-def _written(target: str, rows: int, row_group_size: int) -> tuple[int, int | None]:
-    path = Path(target)
-    return -(-rows // row_group_size), path.stat().st_size if path.is_file() else None
+def _column(
+    column: pa.Field, encryption: EncryptionSpec | None, filters: dict[str, FilterSpec], partition_by: Sequence[str]
+) -> dict[str, str]:
+    protection = "folders' names" if column.name in partition_by else _protection(column.name, encryption)
+    return {
+        "column": column.name,
+        "type": str(column.type),
+        "protection": protection,
+        "filter": _filter(column.name, encryption, filters),
+    }
 
 
-def _report(
-    sources: tuple[str, ...],
-    target: str,
-    schema: pa.Schema,
-    encryption: EncryptionSpec | None,
-    specs: dict[str, FilterSpec],
-    rows: int | None,
-    groups: int | None,
-    written: int | None,
-    partition_by: tuple[str, ...],
-    files: list[str] | None,
-) -> None:
-    columns = [
-        {
-            "column": field.name,
-            "type": str(field.type),
-            "protection": "folders' names" if field.name in partition_by else _protection(field.name, encryption),
-            "filter": _filter(field.name, encryption, specs),
-        }
-        for field in schema
-    ]
-    if State.current().json:
-        print_json(
-            {
-                "input": sources[0] if len(sources) == 1 else list(sources),
-                "output": target,
-                "dry_run": rows is None,
-                "rows": rows,
-                "row_groups": groups,
-                "bytes": written,
-                **({} if files is None else {"files": files}),
-                "algorithm": None if encryption is None else encryption.algorithm,
-                "columns": columns,
-            }
-        )
-        return
-    table(["column", "type", "protection", "filter"], [list(column.values()) for column in columns])
+def _show(told: dict[str, Any]) -> None:
+    table(["column", "type", "protection", "filter"], [list(column.values()) for column in told["columns"]])
     facts(
         [
-            ("rows", rows),
-            ("row groups", groups),
-            ("files", None if files is None else len(files)),
-            ("size", None if written is None else size(written)),
-            ("dry run", "nothing was written" if rows is None else None),
+            ("rows", told["rows"]),
+            ("row groups", told["row_groups"]),
+            ("files", len(told["files"]) if "files" in told else None),
+            ("size", None if told["bytes"] is None else size(told["bytes"])),
+            ("dry run", "nothing was written" if told["dry_run"] else None),
         ],
-        title=target,
+        title=told["output"],
     )
 
 
