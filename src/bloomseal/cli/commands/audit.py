@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...core.errors import BloomsealError, UsageError
 from ..arguments.destruction import DestructionOptions, destruction_options
+from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
+from ..arguments.looking import LookOptions, look_options
 from ..render import facts, print_json, printable, progress, remark, table
 from ..reports import Target
 from ..state import PATH, Renamed, State, common_options
@@ -25,72 +28,161 @@ _FOUND, _UNSEEN, _NOT_JUDGED = 1, 3, 4
 _LISTED = 20
 
 
+@dataclass(frozen=True)
+class _Gate:
+    """What makes an audit fail: the options that say so, as given."""
+
+    fail_on: tuple[str, ...]
+    allow_unseen: bool
+
+    def __post_init__(self) -> None:
+        if len(self._levels) > 1:
+            raise UsageError("--fail-on takes one severity", hint="the lowest of them; unseen may stand beside it")
+        if self._hidden and self.allow_unseen:
+            raise UsageError("--fail-on unseen and --allow-unseen contradict one another")
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether what only keys show counts as well."""
+        return "unseen" in self.fail_on
+
+    @property
+    def _levels(self) -> list[str]:
+        return [one for one in dict.fromkeys(self.fail_on) if one != "unseen"]
+
+    def code(self, report: Report) -> int:
+        """The exit code: a finding counts more than what was not seen."""
+        from ...audit import Severity
+
+        level = next(iter(self._levels), "error")
+        never = level == "never"
+        if not never and report.at_least(Severity.named(level)):
+            return _FOUND
+        lenient = never or self.allow_unseen
+        if (report.unseen and (self._hidden or not lenient)) or (self._hidden and report.hidden):
+            return _UNSEEN
+        return 0 if never or report.with_policy else _NOT_JUDGED
+
+
+@dataclass(frozen=True)
+class _Demonstration:
+    """What a filter in clear confirms to anybody: the options that ask for it, as given."""
+
+    demonstrate: str | None
+    pattern: str | None
+    candidates: str | None
+    most: int
+
+    def answer(self, paths: tuple[str, ...], keys: Any) -> int:
+        """Ask the filters, tell, and give the exit code."""
+        from ...audit.facts.places import find_files
+        from ...audit.leaks import NothingLeaksError, demonstrate
+        from ...audit.pattern import Pattern
+
+        if (self.pattern is None) == (self.candidates is None):
+            raise UsageError("--demonstrate takes candidates from --pattern or from --candidates")
+        asked: Any = Pattern(self.pattern) if self.pattern is not None else _lines(self.candidates or "")
+        column = self.demonstrate or ""
+        results, failed = [], False
+        for ref in find_files(list(paths)).files:
+            try:
+                results.append(
+                    demonstrate(ref.path, column, asked, most=self.most, keys=keys, filesystem=ref.filesystem)
+                )
+            except BloomsealError as error:
+                failed |= not isinstance(error, NothingLeaksError)
+                remark(f"bloomseal: {error.at(file=ref.path)}")
+        if State.current().json:
+            print_json([one.to_dict() for one in results])
+        else:
+            table(
+                ["file", "row groups", "candidates", "possible", "confirmed", "precision", "precision is"],
+                [
+                    (Path(r.file).name, r.row_groups[0], r.candidates, r.possible, r.confirmed, r.precision,
+                     "exact" if r.exact else "expected")
+                    for r in results
+                ],
+            )  # fmt: skip
+        # Nothing was confirmed of a file that could not be asked; that is no answer.
+        return 1 if any(one.confirmed for one in results) else 2 if failed else 0
+
+
+@dataclass(frozen=True)
+class _Reports:
+    """What else is told: the options that say so, as given."""
+
+    reports: tuple[str, ...]
+    since: str | None
+
+    def changes(self, report: Report) -> dict[str, Any] | None:
+        """What was rotated since the older inventory; None where none was named."""
+        from ...audit.history import compare, load_inventory
+
+        return None if self.since is None else compare(load_inventory(self.since), report.inventory).to_dict()
+
+
+_GATE: Final = (
+    click.option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
+        help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
+        "at all was not seen, also what only keys show. Repeatable.",
+    ),
+    click.option(
+        "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
+    ),
+)
+_REPORTS: Final = (
+    click.option(
+        "--report",
+        "reports",
+        multiple=True,
+        metavar="KIND=FILE",
+        help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of "
+        "an older one only. Repeatable.",
+    ),
+    click.option(
+        "--since",
+        type=PATH,
+        metavar="FILE",
+        help="An older inventory (--report parquet=FILE): tell what was rotated since.",
+    ),
+)
+_DEMONSTRATION: Final = (
+    click.option(
+        "--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody."
+    ),
+    click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'."),
+    click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line."),
+    click.option(
+        "--most",
+        cls=Renamed,
+        formerly=("--bound",),
+        type=click.IntRange(1),
+        default=1_000_000,
+        show_default=True,
+        help="Candidates to try at most.",
+    ),
+)
+
+
 @click.command()
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH...")
-@click.option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
-@click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
-@click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
-@click.option(
-    "--deep",
-    is_flag=True,
-    help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong, copied columns.",
-)
-@click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names.")
-@click.option(
-    "--fail-on",
-    multiple=True,
-    type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
-    help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
-    "at all was not seen, also what only keys show. Repeatable.",
-)
-@click.option(
-    "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
-)
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    metavar="KIND=FILE",
-    help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of an "
-    "older one only. Repeatable.",
-)
-@click.option(
-    "--since",
-    type=PATH,
-    metavar="FILE",
-    help="An older inventory (--report parquet=FILE): tell what was rotated since.",
-)
+@look_options
+@partial(grouped, name="gate", kind=_Gate, options=_GATE)
+@partial(grouped, name="reports", kind=_Reports, options=_REPORTS)
 @destruction_options
-@click.option("--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody.")
-@click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'.")
-@click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line.")
-@click.option(
-    "--most",
-    cls=Renamed,
-    formerly=("--bound",),
-    type=click.IntRange(1),
-    default=1_000_000,
-    show_default=True,
-    help="Candidates to try at most.",
-)
+@partial(grouped, name="demonstration", kind=_Demonstration, options=_DEMONSTRATION)
 @key_options
 @common_options()
 def audit(
     paths: tuple[str, ...],
-    policy: str | None,
-    table_name: str | None,
-    aad_prefix: str | None,
-    deep: bool,
-    without_keys: bool,
-    fail_on: tuple[str, ...],
-    allow_unseen: bool,
-    reports: tuple[str, ...],
-    since: str | None,
+    look: LookOptions,
+    gate: _Gate,
+    reports: _Reports,
     destruction: DestructionOptions,
-    demonstrate: str | None,
-    pattern: str | None,
-    candidates: str | None,
-    most: int,
+    demonstration: _Demonstration,
     keys: KeyOptions,
 ) -> int:
     """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
@@ -111,42 +203,28 @@ def audit(
       bloomseal audit lake/customers --may-destroy pii:1 --keyring keys.json
       bloomseal audit leaky.parquet --demonstrate ssn --pattern '\\d{3}-\\d{2}-\\d{4}'
     """
-    from ...audit.facts.policies import Policies
-    from ...policy import Policy
+    from ...audit import audit as look_at
 
-    common: dict[str, Any] = {
-        "keys": None if without_keys else keys.reading(policy=policy is not None),
-        "policy": None if policy is None else Policy.load(policy),
-        "table": table_name,
-        "aad_prefix": aad_prefix,
-    }
-    if without_keys and (keys.said() is not None or destruction.may_destroy):
-        raise UsageError("--without-keys goes neither with keys nor with --may-destroy")
-    if demonstrate is not None:
-        at_hand = common["keys"] or (None if without_keys else Policies(common["policy"], table_name).keys())
-        return _demonstrate(paths, demonstrate, pattern, candidates, most, at_hand)
+    given = look.arguments(keys, "--may-destroy" if destruction.may_destroy else None)
+    if demonstration.demonstrate is not None:
+        return demonstration.answer(paths, given["keys"] or _of_policy(look, given["policy"]))
     if destruction.may_destroy:
-        return destruction.answer(paths, common)
-    from ...audit import audit as look
-
-    gate = _Gate.of(fail_on, allow_unseen)
-    targets = Target.all_of(reports, paths)
+        return destruction.answer(paths, given)
+    targets = Target.all_of(reports.reports, paths)
     with progress("Looking") as tell:
-        report = look(
-            list(paths), deep=deep, with_keys=not without_keys, key_options=keys.said(), progress=tell, **common
+        report = look_at(
+            list(paths),
+            deep=look.deep,
+            with_keys=not look.without_keys,
+            key_options=keys.said(),
+            progress=tell,
+            **given,
         )
     for target in targets:
         target.write(report)
-    changes = None
-    if since is not None:
-        from ...audit.history import compare, load_inventory
-
-        changes = compare(load_inventory(since), report.inventory).to_dict()
+    changes = reports.changes(report)
     if State.current().json:
-        told = report.to_dict()
-        if changes is not None:
-            told["since"] = changes
-        print_json(told)
+        print_json(report.to_dict() | ({} if changes is None else {"since": changes}))
     else:
         _tell(report)
         if changes is not None:
@@ -154,46 +232,10 @@ def audit(
     return gate.code(report)
 
 
-@dataclass(frozen=True)
-class _Gate:
-    """What makes an audit fail.
+def _of_policy(look: LookOptions, policy: Any) -> Any:
+    from ...audit.facts.policies import Policies
 
-    Attributes:
-        severity: findings of this label or above; None: none does.
-        unseen: what could not be looked at does.
-        hidden: what only keys show does too.
-    """
-
-    severity: str | None
-    unseen: bool
-    hidden: bool
-
-    @classmethod
-    def of(cls, fail_on: tuple[str, ...], allow_unseen: bool) -> Self:
-        """What `--fail-on` and `--allow-unseen` say.
-
-        Raises:
-            UsageError: two severities, or both to fail on what is unseen and to allow it.
-        """
-        levels = [one for one in dict.fromkeys(fail_on) if one != "unseen"]
-        hidden = "unseen" in fail_on
-        if len(levels) > 1:
-            raise UsageError("--fail-on takes one severity", hint="the lowest of them; unseen may stand beside it")
-        if hidden and allow_unseen:
-            raise UsageError("--fail-on unseen and --allow-unseen contradict one another")
-        never = levels == ["never"]
-        level = None if never else levels[0] if levels else "error"
-        return cls(level, hidden or not (never or allow_unseen), hidden)
-
-    def code(self, report: Report) -> int:
-        """The exit code: a finding counts more than what was not seen."""
-        from ...audit import Severity
-
-        if self.severity is not None and report.at_least(Severity.named(self.severity)):
-            return _FOUND
-        if (self.unseen and report.unseen) or (self.hidden and report.hidden):
-            return _UNSEEN
-        return _NOT_JUDGED if self.severity is not None and not report.with_policy else 0
+    return None if look.without_keys else Policies(policy, look.table).keys()
 
 
 def _tell(report: Report) -> None:
@@ -276,38 +318,6 @@ def _tell_changes(changes: dict[str, Any]) -> None:
         )
     for path in changes["missed"][:20]:
         click.echo(printable(f"  missed: {path}"))
-
-
-def _demonstrate(
-    paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, most: int, keys: Any
-) -> int:
-    from ...audit.facts.places import find_files
-    from ...audit.leaks import NothingLeaksError, demonstrate
-    from ...audit.pattern import Pattern
-
-    if (pattern is None) == (candidates is None):
-        raise UsageError("--demonstrate takes candidates from --pattern or from --candidates")
-    asked: Any = Pattern(pattern) if pattern is not None else _lines(candidates or "")
-    results, failed = [], False
-    for ref in find_files(list(paths)).files:
-        try:
-            results.append(demonstrate(ref.path, column, asked, most=most, keys=keys, filesystem=ref.filesystem))
-        except BloomsealError as error:
-            failed |= not isinstance(error, NothingLeaksError)
-            remark(f"bloomseal: {error.at(file=ref.path)}")
-    if State.current().json:
-        print_json([one.to_dict() for one in results])
-    else:
-        table(
-            ["file", "row groups", "candidates", "possible", "confirmed", "precision", "precision is"],
-            [
-                (Path(r.file).name, r.row_groups[0], r.candidates, r.possible, r.confirmed, r.precision,
-                 "exact" if r.exact else "expected")
-                for r in results
-            ],
-        )  # fmt: skip
-    # Nothing was confirmed of a file that could not be asked; that is no answer.
-    return 1 if any(one.confirmed for one in results) else 2 if failed else 0
 
 
 def _lines(path: str) -> list[str]:

@@ -15,6 +15,7 @@ import click
 from ...core.errors import UsageError
 from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
+from ..arguments.looking import LookOptions, look_options
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
 
@@ -82,17 +83,6 @@ class _Beside:
     access_log: str | None
 
 
-@dataclass(frozen=True)
-class _Look:
-    """How files are looked at, by their names of `bloomseal.evidence.make`."""
-
-    policy: str | None
-    table: str | None
-    aad_prefix: str | None
-    deep: bool
-    without_keys: bool
-
-
 _SIGNING: Final = (
     click.option(
         "--sign-key",
@@ -110,13 +100,6 @@ _SIGNING: Final = (
         help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, "
         "pkcs11:token=LABEL#NAME. Repeatable.",
     ),
-)
-_LOOK: Final = (
-    click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements."),
-    click.option("--table", metavar="NAME", help="The policy's table, where paths don't tell it."),
-    click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy."),
-    click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear."),
-    click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names."),
 )
 _BESIDE: Final = (
     click.option(
@@ -144,12 +127,18 @@ _signing_options = partial(grouped, name="signing", kind=_Signing, options=_SIGN
 @click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @_signing_options
-@partial(grouped, name="how", kind=_Look, options=_LOOK)
+@look_options
 @partial(grouped, name="beside", kind=_Beside, options=_BESIDE)
 @key_options
 @common_options()
 def make_bundle(
-    paths: tuple[str, ...], out: str, overwrite: bool, signing: _Signing, how: _Look, beside: _Beside, keys: KeyOptions
+    paths: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    signing: _Signing,
+    look: LookOptions,
+    beside: _Beside,
+    keys: KeyOptions,
 ) -> int:
     """Look at each TABLE (files, folders, Delta and Iceberg tables) and write the bundle.
 
@@ -158,8 +147,7 @@ def make_bundle(
     """
     from ...evidence import make
 
-    if how.without_keys and (keys.said() is not None or beside.destroyed):
-        raise UsageError("--without-keys goes neither with keys nor with --destroyed")
+    arguments = look.arguments(keys, "--destroyed" if beside.destroyed else None)
     signers = signing.signers()
     with progress("Looking") as tell:
         found = make(
@@ -167,13 +155,10 @@ def make_bundle(
             out,
             signers=signers,
             overwrite=overwrite,
-            keys=None if how.without_keys else keys.reading(policy=how.policy is not None),
-            policy=how.policy,
-            table=how.table,
-            aad_prefix=how.aad_prefix,
-            deep=how.deep,
-            with_keys=not how.without_keys,
+            deep=look.deep,
+            with_keys=not look.without_keys,
             progress=tell,
+            **arguments,
             **vars(beside) | {"journals": beside.journals or None},
         )
     told = found.told
