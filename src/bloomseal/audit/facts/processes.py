@@ -14,10 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from queue import SimpleQueue
-from typing import IO, Any, Final
+from typing import Final
 
 from ...core.storage.ref import FileRef
 from .files.file import FileFacts
@@ -32,7 +29,6 @@ _BATCH: Final = 200
 _MOST_PROCESSES: Final = 8
 _COMMAND: Final = "import sys; sys.path[:] = sys.argv[1:]; from bloomseal.audit.facts.processes import main; main()"
 
-Batch = list[tuple[str, tuple[bytes, ...]]]
 Stripped = tuple[FileFacts, set[str] | None]
 
 
@@ -48,23 +44,18 @@ def scan_all(scanner: Scanner, files: Sequence[FileRef], *, filters: bool = Fals
     if count < 2 or len(files) < FEW_FILES or any(ref.filesystem is not None for ref in files):
         yield from map(scanner.scan, files)
         return
+    batches = [files[start : start + _BATCH] for start in range(0, len(files), _BATCH)]
     with contextlib.ExitStack() as started:
-        idle: SimpleQueue[_Process] = SimpleQueue()
-        for _ in range(count):
-            idle.put(started.enter_context(_Process(filters)))
-        pool = ThreadPoolExecutor(count, thread_name_prefix="bloomseal audit")
-        # Processes end before threads are waited for, which then find them gone.
-        started.callback(pool.shutdown, cancel_futures=True)
-
-        def look(part: Sequence[FileRef]) -> list[FileFacts]:
-            process = idle.get()
-            try:
-                return process.scan(part, scanner)
-            finally:
-                idle.put(process)
-
-        parts = [files[start : start + _BATCH] for start in range(0, len(files), _BATCH)]
-        yield from chain.from_iterable(pool.map(look, parts))
+        processes = [started.enter_context(_Process()) for _ in range(count)]
+        for number, process in enumerate(processes):
+            mine = batches[number::count]
+            process.send([[(ref.path, scanner.prefixes(ref)) for ref in batch] for batch in mine], filters)
+        for number, batch in enumerate(batches):
+            found = processes[number % count].answer()
+            if found is None:
+                yield from map(scanner.scan, batch)
+            else:
+                yield from map(whole, found, batch)
 
 
 def stripped(facts: FileFacts) -> Stripped:
@@ -85,9 +76,9 @@ def whole(told: Stripped, ref: FileRef) -> FileFacts:
 
 
 class _Process:
-    """One process that looks at files: pickles go in and come out, each after its length."""
+    """One process that looks at files: its batches go in once, and an answer comes out for each."""
 
-    def __init__(self, filters: bool) -> None:
+    def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
             self._child = subprocess.Popen(  # noqa: S603  # ourselves
@@ -96,26 +87,29 @@ class _Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-            _send(self._stream("stdin"), filters)
 
-    def scan(self, files: Sequence[FileRef], scanner: Scanner) -> list[FileFacts]:
-        """The facts of some files; where the process can't tell, `scanner` looks."""
-        batch: Batch = [(ref.path, scanner.prefixes(ref)) for ref in files]
+    def send(self, batches: list[list[tuple[str, tuple[bytes, ...]]]], filters: bool) -> None:
+        """The paths and AAD prefixes of all that it is to look at."""
+        if self._child is not None and self._child.stdin is not None:
+            with contextlib.suppress(OSError):
+                pickle.dump((filters, batches), self._child.stdin)
+                self._child.stdin.close()
+
+    def answer(self) -> list[Stripped] | None:
+        """The facts of its next batch; None where it has died."""
+        if self._child is None or self._child.stdout is None:
+            return None
         try:
-            _send(self._stream("stdin"), batch)
-            told: list[Stripped] = _received(self._stream("stdout"))
-        except (OSError, EOFError, ValueError):
-            self.close()
-            return [scanner.scan(ref) for ref in files]
-        return [whole(one, ref) for one, ref in zip(told, files, strict=True)]
+            found: list[Stripped] = pickle.load(self._child.stdout)  # noqa: S301  # our own child's
+        except (OSError, EOFError, pickle.UnpicklingError):
+            self.__exit__()
+            return None
+        return found
 
-    def _stream(self, name: str) -> IO[bytes]:
-        if self._child is None:
-            raise EOFError
-        stream: IO[bytes] = getattr(self._child, name)
-        return stream
+    def __enter__(self) -> _Process:
+        return self
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it, whatever it does."""
         child, self._child = self._child, None
         if child is not None:
@@ -125,46 +119,20 @@ class _Process:
                     stream.close()  # type: ignore[union-attr]  # both are pipes
             child.wait()
 
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def main() -> None:
-    """The process: until its input ends."""
+    """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
-    incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else is printed is no answer
-    scanner = Scanner(filters=_received(incoming), prefixes=lambda ref: known[ref.path])
-    known: dict[str, tuple[bytes, ...]] = {}
+    filters, batches = pickle.load(sys.stdin.buffer)  # noqa: S301  # from whoever started it
     gc.freeze()  # nothing that is there by now goes
-    while True:
-        try:
-            known = dict(_received(incoming))
-        except EOFError:
-            return
-        _send(outgoing, [stripped(scanner.scan(FileRef(path))) for path in known])
-
-
-def _send(stream: IO[bytes], told: Any) -> None:
-    data = pickle.dumps(told, pickle.HIGHEST_PROTOCOL)
-    stream.write(len(data).to_bytes(8, "little") + data)
-    stream.flush()
-
-
-def _received(stream: IO[bytes]) -> Any:
-    """Between this process and its own child only.
-
-    Raises:
-        EOFError: there is nothing more, or only a part of it.
-    """
-    length = int.from_bytes(stream.read(8), "little")
-    data = stream.read(length)
-    if not length or len(data) < length:
-        raise EOFError
-    return pickle.loads(data)  # noqa: S301
+    known: dict[str, tuple[bytes, ...]] = {}
+    scanner = Scanner(filters=filters, prefixes=lambda ref: known[ref.path])
+    for batch in batches:
+        known = dict(batch)
+        pickle.dump([stripped(scanner.scan(FileRef(path))) for path in known], outgoing, pickle.HIGHEST_PROTOCOL)
+        outgoing.flush()
 
 
 def _cores() -> int:
