@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...core.errors import UsageError
-from ...keytools import Keyring
+from ...keytools import Keyring, KeyTools
 from ...storage.places import open_source
 from .answer import FORMAT
-from .question import ALL_VERSIONS
+from .question import ALL_VERSIONS, ask
 
 __all__ = ["check_evidence"]
 
@@ -40,8 +40,7 @@ def check_evidence(
 
     Raises:
         UsageError: it is no such file; the answer is not *yes*, is about another keyring, key or version, or is too
-            old; or the version wraps new keys by now, or did so since.
-        KmsAccessError: the keyring has no such key.
+            old; or the version wraps new keys by now, or did so since; or the keyring has no such key.
     """
     told = _read(path)
 
@@ -55,26 +54,24 @@ def check_evidence(
 
     if told.get("answer") != "yes" or not told.get("files"):
         raise refuse(f"the answer is {told.get('answer')!r}, over {told.get('files')!r} files")
-    if told.get("keyring") != os.path.realpath(keyring.path):
-        raise refuse(f"it is about the keyring {told.get('keyring')!r}")
     if told.get("master_key") != name:
         raise refuse(f"it is about the master key {told.get('master_key')!r}")
     if told.get("version") not in (ALL_VERSIONS, str(version)):
         raise refuse(f"it is about version {told.get('version')!r}")
-    began, fingerprints = _moment(told, refuse), told.get("fingerprints")
-    for one in keyring.describe(name).versions or ():
-        if version is not None and one.version != str(version):
-            continue
-        if one.wraps:
-            raise refuse(f"version {one.version} wraps new keys now")
-        if one.fingerprint is not None and (
-            not isinstance(fingerprints, dict) or fingerprints.get(one.version) != one.fingerprint
-        ):
-            raise refuse(f"it was given for another key than version {one.version} is now")
-        # Enabled after the files were looked at, used, and disabled again: nobody has looked at what it sealed. Of a
-        # key's newest version the keyring knows only that it was disabled before its own last change.
-        if one.retired is not None and one.retired.replace(microsecond=0) > began:
-            raise refuse(f"version {one.version} may have wrapped new keys until {one.retired:%Y-%m-%d %H:%M:%S} UTC")
+    began = _moment(told, refuse)
+    asked = ask(name, None if version is None else str(version), KeyTools(keyring), began, after=0)
+    if told.get("keyring") != asked.keyring:
+        raise refuse(f"it is about the keyring {told.get('keyring')!r}")
+    for reason in asked.reasons:
+        raise refuse(reason.what)
+    fingerprints = told.get("fingerprints")
+    for number, fingerprint in (asked.fingerprints or {}).items():
+        if not isinstance(fingerprints, dict) or fingerprints.get(number) != fingerprint:
+            raise refuse(f"it was given for another key than version {number} is now")
+    # Enabled after the files were looked at, used, and disabled again: nobody has looked at what it sealed. Of a key's
+    # newest version the keyring knows only that it was disabled before its own last change.
+    if asked.retired is not None and asked.retired.replace(microsecond=0) > began:
+        raise refuse(f"it may have wrapped new keys until {asked.retired:%Y-%m-%d %H:%M:%S} UTC")
     age = (now or datetime.now(UTC)) - began
     if not -_SKEW <= age <= max_age:
         hours = age.total_seconds() / 3600
