@@ -20,7 +20,6 @@ from bloomseal.audit.facts import processes
 from bloomseal.audit.facts.inventory import look, scanner_for
 from bloomseal.audit.facts.places import Places, find_files
 from bloomseal.audit.facts.policies import Policies
-from bloomseal.audit.rendering.streamed import json_pieces
 from bloomseal.audit.report import judged
 from bloomseal.core.storage.ref import FileRef
 from bloomseal.evidence.collect import Beside, finished, gather
@@ -184,7 +183,7 @@ def test_a_bundle_about_many_files_takes_little_memory(lab: Lab, tmp_path: Path)
 
 def test_the_inventory_as_json_takes_little_memory(lab: Lab) -> None:
     few, many = report_of(lab, 1_200)[0], report_of(lab, 2_400)[0]
-    assert growth(lambda: drained(json_pieces(few)), lambda: drained(json_pieces(many)), 1_200) < MOST_BYTES_A_FILE
+    assert growth(lambda: drained(few.json_pieces()), lambda: drained(many.json_pieces()), 1_200) < MOST_BYTES_A_FILE
 
 
 def test_a_journal_of_many_files_takes_little_memory(tmp_path: Path) -> None:

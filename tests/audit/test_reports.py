@@ -144,14 +144,14 @@ def test_html_needs_no_network_and_trusts_no_name(report: Report) -> None:
     page = to_html(report)
     tags = _Tags()
     tags.feed(page)
-    assert {"svg", "table"} <= {tag for tag, _ in tags.seen}
+    assert {"figure", "table"} <= {tag for tag, _ in tags.seen}
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.seen}
     assert not [attrs for _, attrs in tags.seen if {"src", "onload"} & attrs.keys()]
     links = {attrs["href"] for _, attrs in tags.seen if "href" in attrs}
     assert links == {f"#{one.rule.id}" for one in report.findings}
     assert links == {f"#{attrs['id']}" for _, attrs in tags.seen if "id" in attrs}
     assert "&lt;script&gt;" in page
-    assert page.count("<h2>") == 7  # four plots, what may be personal, findings, not seen
+    assert page.count("<h2>") == 7  # four charts, what may be personal, findings, not seen
     assert page.count("<h3>") == len(links)
 
 
@@ -186,12 +186,17 @@ def test_names_forge_no_line_and_turn_nothing_round(report: Report) -> None:
     assert all(text.isprintable() for text in texts)
 
 
-def test_every_plot_is_an_svg(report: Report) -> None:
-    plots = re.findall(r"<svg.*?</svg>", to_html(report), re.DOTALL)
-    assert len(plots) == 4
-    for plot in plots:
-        shapes = ElementTree.fromstring(plot).iter("{http://www.w3.org/2000/svg}rect")  # noqa: S314  # our own
-        assert all(float(shape.get("width") or -1) >= 0 and float(shape.get("height") or -1) >= 0 for shape in shapes)
+def test_every_chart_shows_its_shares(report: Report) -> None:
+    charts = re.findall(r"<figure>.*?</figure>", to_html(report), re.DOTALL)
+    assert len(charts) == 4
+    for chart in charts:
+        ElementTree.fromstring(chart)  # noqa: S314  # our own
+        shares = [int(one) for one in re.findall(r"(-?\d+)%", chart)]
+        assert shares
+        assert all(0 <= one <= 100 for one in shares)
+    rules, _, exposure, _ = charts
+    assert "BS201 unreadable-file" in rules
+    assert "100 %" in exposure
 
 
 def test_many_files_are_told_in_short(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,9 +358,8 @@ def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatc
 
 
 def test_json_in_pieces_is_the_same_text(lab: Lab, report: Report) -> None:
-    from bloomseal.audit.rendering.streamed import json_pieces
-
     (lab.folder / "empty").mkdir()
     for one in (report, audit(lab.folder / "empty")):
         assert one is not report or report.findings
-        assert "".join(json_pieces(one)) == one.to_json(inventory=True)
+        whole = json.dumps(one.to_dict(inventory=True), indent=2, ensure_ascii=False, default=lambda at: at.isoformat())
+        assert one.to_json(inventory=True) == whole + "\n"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,7 @@ from .facts.policies import Policies
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts, KeyArguments
+from .streamed import Lazily, pieces, rows
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -148,7 +148,15 @@ class Report(ShownInNotebooks):
 
     def to_json(self, *, inventory: bool = False) -> str:
         """JSON text, by ``docs/audit-report.schema.json``; the same audit at the same moment gives the same text."""
-        return json.dumps(self.to_dict(inventory=inventory), indent=2, ensure_ascii=False, default=_plain) + "\n"
+        return "".join(self.json_pieces(inventory=inventory))
+
+    def json_pieces(self, *, inventory: bool = True) -> Iterator[str]:
+        """The text of `to_json`, piece by piece."""
+        found, table = self.findings, self.inventory
+        told = self.summary() | {"findings": Lazily(len(found), lambda: (one.to_dict() for one in found))}
+        if inventory:
+            told["inventory"] = Lazily(table.num_rows, lambda: rows(table))
+        return pieces(told)
 
     def findings_table(self) -> pa.Table:
         """The findings as an Arrow table."""
@@ -318,7 +326,3 @@ def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else str(value)

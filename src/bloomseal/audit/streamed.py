@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..report import Report
-
-__all__ = ["Lazily", "encoded", "json_pieces", "pieces", "rows"]
+__all__ = ["Lazily", "encoded", "pieces", "rows"]
 
 _ROWS: Final = 1_000
 _TOGETHER: Final = 4096
@@ -58,15 +56,6 @@ def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows of a table; never more than some of them are objects."""
     for batch in table.to_batches(max_chunksize=_ROWS):
         yield from batch.to_pylist()
-
-
-def json_pieces(report: Report, *, inventory: bool = True) -> Iterator[str]:
-    """The text of ``report.to_json(inventory=inventory)``."""
-    found, table = report.findings, report.inventory
-    told = report.summary() | {"findings": Lazily(len(found), lambda: (one.to_dict() for one in found))}
-    if inventory:
-        told["inventory"] = Lazily(table.num_rows, lambda: rows(table))
-    yield from pieces(told)
 
 
 def _plain(value: Any) -> Any:

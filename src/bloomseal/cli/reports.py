@@ -184,15 +184,9 @@ def _parquet(rows: pa.Table) -> Iterator[bytes]:
 
 def _encoded(texts: Iterable[str]) -> Iterator[bytes]:
     """A report of a hundred thousand files is never held as a whole."""
-    from ..audit.rendering.streamed import encoded
+    from ..audit.streamed import encoded
 
     return encoded(texts)
-
-
-def _json(report: Report) -> Iterable[str]:
-    from ..audit.rendering.streamed import json_pieces
-
-    return json_pieces(report)
 
 
 def _sarif(report: Report) -> Iterable[str]:
@@ -216,7 +210,7 @@ def _cbom(report: Report) -> Iterable[str]:
 _PIECES: Final[dict[str, Callable[[Report], Iterator[bytes]]]] = {
     "parquet": lambda report: _parquet(report.inventory),
     "findings": lambda report: _parquet(report.findings_table()),
-    "json": lambda report: _encoded(_json(report)),
+    "json": lambda report: _encoded(report.json_pieces()),
     "sarif": lambda report: _encoded(_sarif(report)),
     "html": lambda report: _encoded(_html(report)),
     "cbom": lambda report: _encoded(_cbom(report)),

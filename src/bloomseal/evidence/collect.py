@@ -240,7 +240,7 @@ def _renderings(
     from ..audit.rendering.cbom import to_cbom
     from ..audit.rendering.html import html_pieces
     from ..audit.rendering.sarif import sarif_pieces
-    from ..audit.rendering.streamed import encoded, json_pieces
+    from ..audit.streamed import encoded
     from .pages import index_page, leak_page
 
     inventory = io.BytesIO()
@@ -249,7 +249,7 @@ def _renderings(
     # A line for each finding, of which each file may have some; the others grow with keys and columns.
     long: dict[str, Iterable[str]] = {
         "audit.html": html_pieces(report),
-        "audit.json": json_pieces(report, inventory=False),
+        "audit.json": report.json_pieces(inventory=False),
         "audit.sarif": sarif_pieces(report),
     }
     short = {

@@ -1,11 +1,9 @@
-"""One HTML page that needs no network: findings, plots as inline SVG, and what could not be seen."""
+"""One HTML page that needs no network: findings, charts as tables, and what could not be seen."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape as escape_markup
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -15,14 +13,17 @@ from ...storage.logs.snapshot import library
 from ..facts.files.views import EXPOSED
 from ..report import Report
 from ..rules.findings import Severity
-from .streamed import rows
+from ..streamed import rows
 
 __all__ = ["html_pieces", "templates", "to_html"]
 
 _COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
-_SERIES: Final = ("#2a6f97", "#c8452b", "#5b8c5a", "#7d5ba6", "#c98a00", "#3d8c8c", "#a65b7d", "#666666")
+_CLEAN: Final = "#3d7a3c"
 _MOST_OF_RULE: Final = 200
 _MOST_COMMANDS: Final = 20
+_MOST_COLUMNS: Final = 60
+_MOST_VERSIONS: Final = 24
+_KINDS: Final = ("plaintext", "filter", "page index", *EXPOSED)
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Bloomseal audit</title>
@@ -39,14 +40,14 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.
 table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}th{color:var(--dim);font-weight:600;overflow-wrap:normal}
 .findings td:nth-child(1){width:45%}
-figure{margin:.6rem 0;overflow-x:auto}figcaption{font-size:.85rem;color:var(--dim)}svg{max-width:100%;min-width:36rem;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:currentColor}.why{color:var(--dim);font-size:.9rem}
+figure{margin:.6rem 0;overflow-x:auto}figcaption{font-size:.85rem;color:var(--dim)}.why{color:var(--dim);font-size:.9rem}
+figure table{width:auto}figure td{text-align:right;min-width:2.2rem}.bar{width:26rem}.bar div{height:.9rem}
 @media(max-width:44rem){body{font-size:14px}dl{grid-template-columns:1fr}dd{margin-bottom:.3rem}
 .findings thead{display:none}.findings tr{display:block;border-bottom:1px solid var(--line);padding:.4rem 0}
 .findings td,.findings td:nth-child(n){display:block;width:auto;border:0;padding:.1rem 0}}
 @media screen and (prefers-color-scheme:dark){:root{--text:#ddd;--back:#16181c;--line:#3a3d42;--soft:#22252a;--dim:#aaa}}
 @media print{@page{margin:15mm}body{max-width:none;padding:0;font-size:10pt}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{display:table-header-group}svg{min-width:0}figure{overflow:visible}}
+tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{display:table-header-group}figure{overflow:visible}}
 </style></head><body>
 <h1>Bloomseal audit</h1>
 <p class="verdict" style="border-color:{{ colour }}"><strong>{{ report.verdict }}</strong></p>
@@ -77,7 +78,10 @@ tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{di
 {% endfor %}{% endif %}
 <h2>Not seen</h2>
 {% if not report.hidden %}<p>No key was missing for these {{ "{:,}".format(report.files) }} files{{ "" if report.deep else "; their pages were not read" }}.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
-{% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
+{% for title, caption, heads, lines in charts if lines %}<h2>{{ title }}</h2><figure><table>
+{% if heads %}<thead><tr><th></th>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr></thead>{% endif %}<tbody>
+{% for name, cells in lines %}<tr><th>{{ name }}</th>{% for text, share, colour in cells %}{% if heads %}<td style="background:color-mix(in srgb,{{ colour }} {{ share }}%,transparent)">{{ text }}</td>{% else %}<td class="bar"><div style="width:{{ share }}%;background:{{ colour }}"></div></td><td>{{ text }}</td>{% endif %}{% endfor %}</tr>
+{% endfor %}</tbody></table><figcaption>{{ caption }}</figcaption></figure>
 {% endfor %}</body></html>
 """
 
@@ -93,11 +97,10 @@ def to_html(report: Report) -> str:
 
 def html_pieces(report: Report) -> Iterator[str]:
     """The text of `to_html`, piece by piece; raises as that."""
-    environment, markup = templates()
-    plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
+    environment, _ = templates()
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     pieces: Iterator[str] = environment.from_string(_PAGE).generate(
-        report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, commands_most=_MOST_COMMANDS, version=__version__,
+        report=report, chunks=chunks, colours=_COLOURS, charts=_charts(report), most=_MOST_OF_RULE, commands_most=_MOST_COMMANDS, version=__version__,
         groups=report.by_rule(), colour=_colour(report),
         moment="not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )  # fmt: skip
@@ -107,7 +110,7 @@ def html_pieces(report: Report) -> Iterator[str]:
 def _colour(report: Report) -> str:
     """Of the verdict: green only where that is *ok*."""
     if report.ok:
-        return "#3d7a3c"
+        return _CLEAN
     worst = report.worst
     if report.ok is None or worst is None or worst < Severity.ERROR:
         return _COLOURS["warning" if report.ok is None else "error"]
@@ -119,45 +122,51 @@ def _shown(value: Any) -> Any:
     return safe_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def escape(text: str) -> str:
-    return escape_markup(safe_text(text))
+_Line = tuple[str, list[tuple[str, int, str]]]
+"""A line of a chart: its name, and cells: text, percentage, colour."""
+_Chart = tuple[str, str, Sequence[str], list[_Line]]
+"""Title, caption, names of the columns (none: each line is a bar), lines."""
 
 
-def _plots(report: Report) -> list[tuple[str, str, str]]:
+def _charts(report: Report) -> list[_Chart]:
     table = report.inventory
+    versions, months = _by_version(table)
     return [
-        ("Findings by rule", "How many findings each rule has.", _by_rule(report)),
+        ("Findings by rule", "How many findings each rule has.", (), _by_rule(report)),
         (
             "Files per key version over time",
             "Files by the month in which they were last written, and the master key versions that their keys are under.",
-            _by_version(table),
+            versions,
+            months,
         ),
         (
             "Exposure",
             "What stands in clear of each column, over all its chunks: darker is more. Filters in clear of plaintext columns count too.",
+            _KINDS,
             _exposure(table),
         ),
         (
             "Filter fill",
             "Share of bits set, over all filters that were opened. Beyond one half a filter grows useless.",
+            (),
             _fill(table),
         ),
     ]
 
 
-def _by_rule(report: Report) -> str:
-    counted: Counter[tuple[str, str]] = Counter()
+def _bars(bars: Sequence[tuple[str, int, str]]) -> list[_Line]:
+    most = max((count for _, count, _ in bars), default=1)
+    return [(name, [(f"{count:,}", 100 * count // most, colour)]) for name, count, colour in bars]
+
+
+def _by_rule(report: Report) -> list[_Line]:
+    counted: Counter[tuple[int, str]] = Counter()
     for finding in report.findings:
-        counted[f"{finding.rule.id} {finding.rule.name}", finding.severity.label] += 1
-    worst = {severity.label: -severity for severity in Severity}
-    bars = [
-        (name, count, _COLOURS[level])
-        for (name, level), count in sorted(counted.items(), key=lambda i: (worst[i[0][1]], i[0]))
-    ]
-    return _bars(bars, left=260)
+        counted[-finding.severity, f"{finding.rule.id} {finding.rule.name}"] += 1
+    return _bars([(name, count, _COLOURS[Severity(-worst).label]) for (worst, name), count in sorted(counted.items())])
 
 
-def _by_version(table: Any) -> str:
+def _by_version(table: Any) -> tuple[list[str], list[_Line]]:
     names = ["file", "file_modified", "footer_master_key", "footer_key_version", "master_key", "key_version"]
     months: dict[str, Counter[str]] = defaultdict(Counter)
     last: dict[tuple[str, str], str] = {}  # a file's rows follow each other
@@ -173,12 +182,16 @@ def _by_version(table: Any) -> str:
             if key is not None and last.get(name) != row["file"]:
                 last[name] = row["file"]
                 months[month][name[1]] += 1
-    series = sorted({name for month in months.values() for name in month})
-    return _stacks(dict(sorted(months.items())), series)
+    versions = sorted({name for month in months.values() for name in month})[:_MOST_VERSIONS]
+    most = max((count for month in months.values() for count in month.values()), default=1)
+    lines = [
+        (month, [(f"{by[one]:,}", 100 * by[one] // most, _COLOURS["info"]) for one in versions])
+        for month, by in sorted(months.items())
+    ]
+    return versions, lines
 
 
-def _exposure(table: Any) -> str:
-    kinds = ("plaintext", "filter", "page index", *EXPOSED)
+def _exposure(table: Any) -> list[_Line]:
     total: Counter[str] = Counter()
     open_: Counter[tuple[str, str]] = Counter()
     names = ["column", "protection", "filter", "column_index", "in_clear"]
@@ -192,93 +205,22 @@ def _exposure(table: Any) -> str:
         open_[column, "page index"] += row["column_index"] == "in clear"
         for name in row["in_clear"] or ():
             open_[column, name] += 1
-    columns = sorted(total)[:60]
-    if not columns:
-        return ""
-    cell, left, top = 26, 220, 130
-    width, height = left + cell * len(kinds) + 110, top + cell * len(columns) + 10
-    parts = []
-    for x, kind in enumerate(kinds):
-        place = f"translate({left + x * cell + 17},{top - 8}) rotate(-50)"
-        parts.append(f'<text transform="{place}">{escape(kind)}</text>')
-    for y, column in enumerate(columns):
-        parts.append(_text(left - 8, top + y * cell + 17, column, "end"))
-        for x, kind in enumerate(kinds):
-            share = open_[column, kind] / total[column]
-            colour = "#c8452b" if share else "#5b8c5a"
-            parts.append(
-                f'<rect x="{left + x * cell}" y="{top + y * cell}" width="{cell - 3}" height="{cell - 3}" fill="{colour}" '
-                f'opacity="{0.15 + 0.85 * share:.2f}"><title>{escape(column)}, {escape(kind)}: {share:.0%} of {total[column]} chunks</title></rect>'
-            )
-    return _svg(width, height, parts)
+    return [
+        (column, [_share(open_[column, kind], total[column]) for kind in _KINDS])
+        for column in sorted(total)[:_MOST_COLUMNS]
+    ]
 
 
-def _fill(table: Any) -> str:
+def _share(count: int, total: int) -> tuple[str, int, str]:
+    share = 100 * count // total
+    return (f"{share} %" if count else "", max(share, 15), _COLOURS["error"] if count else _CLEAN)
+
+
+def _fill(table: Any) -> list[_Line]:
     fills = (row["filter_fill"] for row in rows(table.select(["filter_fill"])))
     bins = Counter(min(int(value * 20), 19) for value in fills if value is not None)
-    bars = [
-        (f"{b * 5} to {b * 5 + 5} %", bins[b], _SERIES[0] if b < 10 else _COLOURS["warning"])
-        for b in range(20)
-        if bins[b]
-    ]
-    return _bars(bars, left=120)
-
-
-def _bars(bars: Sequence[tuple[str, int, str]], *, left: int) -> str:
-    if not bars:
-        return ""
-    most, step, width = max(count for _, count, _ in bars), 24, 760
-    parts = []
-    for index, (name, count, colour) in enumerate(bars):
-        length = max((width - left - 70) * count / most, 1)
-        parts.append(_text(left - 8, index * step + 16, name, "end"))
-        parts.append(
-            f'<rect x="{left}" y="{index * step + 3}" width="{length:.1f}" height="{step - 7}" fill="{colour}"/>'
-        )
-        parts.append(_text(left + length + 6, index * step + 16, f"{count:,}"))
-    return _svg(width, len(bars) * step + 4, parts)
-
-
-def _stacks(months: Mapping[str, Mapping[str, int]], series: Sequence[str]) -> str:
-    if not months:
-        return ""
-    most = max(sum(by.values()) for by in months.values())
-    bottom, height, left = 200, 240, 50
-    step = max(min(60, 640 // len(months)), 8)
-    width = max(left + step * len(months) + 20, 320)
-    parts = [
-        f'<line x1="{left}" y1="{bottom}" x2="{width - 10}" y2="{bottom}" stroke="#888"/>',
-        _text(left - 6, 24, f"{most:,}", "end"),
-    ]
-    every = math.ceil(len(months) * 56 / 640) or 1
-    for index, (month, by) in enumerate(months.items()):
-        y = float(bottom)
-        for number, name in enumerate(series):
-            size = 180 * by.get(name, 0) / most
-            y -= size
-            if size:
-                parts.append(
-                    f'<rect x="{left + index * step + 2}" y="{y:.1f}" width="{step - 4}" height="{size:.1f}" '
-                    f'fill="{_SERIES[number % len(_SERIES)]}"><title>{escape(month)}, {escape(name)}: {by[name]}</title></rect>'
-                )
-        if index % every == 0:
-            parts.append(_text(left + index * step + 2, bottom + 16, month))
-    for number, name in enumerate(series[:24]):
-        y = height + 20 * (number // 3)
-        x = 20 + 240 * (number % 3)
-        parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{_SERIES[number % len(_SERIES)]}"/>')
-        parts.append(_text(x + 18, y, name))
-    return _svg(max(width, 760), height + 20 * math.ceil(min(len(series), 24) / 3), parts)
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    shown = text if len(text) <= 40 else text[:39] + "…"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(shown)}</text>'
-
-
-def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>{"".join(parts)}</svg>'
+    colours = (_COLOURS["info"], _COLOURS["warning"])
+    return _bars([(f"{5 * one} to {5 * one + 5} %", bins[one], colours[one >= 10]) for one in sorted(bins)])
 
 
 def templates() -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from ...core.text import safe_text
 from ..report import Report
 from ..rules.catalogue import RULES
 from ..rules.findings import Finding, Severity
-from .streamed import Lazily, pieces
+from ..streamed import Lazily, pieces
 
 __all__ = ["sarif_pieces", "to_sarif"]
 
