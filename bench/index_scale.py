@@ -22,6 +22,7 @@ from bloomseal.index.facts.members import Members
 from bloomseal.index.lookup import IndexReader
 from bloomseal.index.sealed import SealedIndex
 from bloomseal.index.update import update
+from bloomseal.policy import IndexPolicy
 
 KEYS: Final[dict[str, Any]] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 ENCRYPTION: Final = bs.EncryptionSpec(**KEYS)
@@ -83,8 +84,8 @@ def build(root: Path) -> None:
     # The length of fingerprints is made for the whole table, as if it had been built at once.
     from bloomseal.index.update import new_manifest
 
-    manifest = new_manifest(files, "ssn", 0.001, pad=False)
-    index.folder.place.make()
+    manifest = new_manifest(files, "ssn", IndexPolicy())
+    index.folder.make()
     entries, total = 0, (0.0, 0.0)
     for number, part in enumerate(parts):
         base = manifest if not number else index.manifest()
@@ -92,7 +93,7 @@ def build(root: Path) -> None:
         def work(base: Any = base, part: Any = part, first: bool = not number) -> None:
             nonlocal entries
             mine = part.tolist()
-            entries += update(index.folder, base, files, mine, ENCRYPTION, DECRYPTION, fresh=first).entries
+            entries += update(index.folder, base, files, mine, fresh=first).entries
 
         took = spent(work)
         total = total[0] + took[0], total[1] + took[1]
@@ -109,10 +110,10 @@ def look(root: Path) -> None:
           f"{8 * facts.bytes / facts.entries:.1f} bits an entry, {size >> 20} MiB; manifest "
           f"{(Path(folder.path) / 'manifest.parquet').stat().st_size >> 10} KiB")  # fmt: skip
     told("states of all files", spent(files.states, 5))
-    told("manifest opened", spent(lambda: folder.load(DECRYPTION), 5))
-    reader = IndexReader(folder, DECRYPTION)
+    told("manifest opened", spent(lambda: folder.load(), 5))
+    reader = IndexReader(folder)
     states = files.states()
-    told("manifest opened and made ready", spent(lambda: IndexReader(folder, DECRYPTION).coverage(files, states), 3))
+    told("manifest opened and made ready", spent(lambda: IndexReader(folder).coverage(files, states), 3))
     coverage = reader.coverage(files, states)
     assert coverage is not None
     draw = np.random.default_rng(5)

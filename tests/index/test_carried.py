@@ -121,7 +121,7 @@ def test_a_cold_look_up_asks_the_kms_for_the_manifest_alone(
     # Keys that are not the file's open nothing.
     shard = manifest.runs[0].shards[0]._replace(keys=manifest.runs[1].shards[0].keys)
     with pytest.raises(bs.IntegrityError):
-        table.index("ssn").folder.open_shard(shard, policy)
+        table.index("ssn").folder.open_shard(shard)
     for shown in (repr(manifest), repr(manifest.runs), str(manifest.runs[0].shards[0])):
         assert "SecretKey" not in shown or "fingerprint" in shown
         assert all(key.reveal().hex() not in shown for run in manifest.runs for one in run.shards

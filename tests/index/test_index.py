@@ -22,8 +22,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.index import update
-from bloomseal.index.facts.clock import Clock
 from bloomseal.index.facts.members import Members
+from bloomseal.index.facts.sameness import Clock
 from bloomseal.index.fingerprint import Fingerprints, bits_for
 from bloomseal.index.folder import IndexFolder
 from bloomseal.index.runs import shard, sorter
@@ -354,7 +354,7 @@ def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
     index = opened(root).index("k", encryption=ENCRYPTION)
     manifest = index.manifest()
     wanted = index.uncovered()
-    report = update.update(index._folder, manifest, index._files, wanted, ENCRYPTION, DECRYPTION, fresh=False)
+    report = update.update(index.folder, manifest, index.files, wanted, fresh=False)
     assert report.runs == 2
     one, other = sorted((root / "_bloomseal_index" / "k").glob("run-*"))
     shutil.copy(one, other)
@@ -398,8 +398,8 @@ def test_two_updaters_at_once_lose_nothing(folder: Path) -> None:
     for number in (7, 8, 9, 10):
         write(folder / "country=DE" / f"{number}.parquet", part(number))
     tables = [opened(folder).index("k", encryption=ENCRYPTION) for _ in range(2)]
-    whole = tables[0]._files
-    tables[0]._files = Members(whole.root, whole.refs[:6], whole.relative[:6], whole.open)
+    whole = tables[0].files
+    tables[0].files = Members(whole.root, whole.refs[:6], whole.relative[:6], whole.open)
     threads = [threading.Thread(target=one.update) for one in (*tables, *index)]
     for thread in threads:
         thread.start()
@@ -514,7 +514,7 @@ def test_large_runs_are_searched_page_by_page(folder: Path, monkeypatch: pytest.
     index.update()
     index.compact(everything=True)
     assert index.check().ok
-    reader = shard.RunReader(index._folder, index.manifest().runs[0], DECRYPTION)
+    reader = shard.RunReader(index.folder, index.manifest().runs[0])
     assert len(reader._open(reader.run.shards[0])._pages().low) > 4
     for value in (0, 59_999, 31_415, 60_001):
         same(folder, [("k", "==", value)], auto="require")
@@ -534,9 +534,9 @@ def test_many_values_are_found_as_few_are(folder: Path, monkeypatch: pytest.Monk
     # One value is everywhere, so that it fills pages; others are anywhere.
     fingerprints = np.concatenate([np.full(places, 1 << 30), draw.integers(0, 1 << 35, places)])
     entries = np.sort((fingerprints << bits) | np.tile(np.arange(places), 2))
-    made = RunWriter(index.folder, manifest, places, bits, ENCRYPTION, DECRYPTION)
+    made = RunWriter(index.folder, manifest, places, bits)
     made.add(entries)
-    reader = shard.RunReader(index.folder, made.finish(), DECRYPTION)
+    reader = shard.RunReader(index.folder, made.finish())
     assert len(reader._open(reader.run.shards[0])._pages().low) > 6
     asked = np.unique(np.concatenate([fingerprints[::3], draw.integers(0, 1 << 35, 500)])).astype(np.uint64)
     draw.shuffle(asked)
@@ -575,12 +575,12 @@ def test_the_largest_fingerprint_is_found_beside_the_widest_places(
     index = opened(folder).index("k", encryption=ENCRYPTION)
     manifest = replace(index.manifest(), bits=44)
     places = most_places(manifest.bits)
-    made = RunWriter(index._folder, manifest, places, place_bits_for(places), ENCRYPTION, DECRYPTION)
+    made = RunWriter(index.folder, manifest, places, place_bits_for(places))
     last = (1 << manifest.bits) - 1
     made.add((np.array([5, last, last], dtype=np.int64) << made.place_bits) | np.array([1, 0, places - 1]))
     run = made.finish()
     replace(manifest, runs=(run,), facts=manifest.facts.slice(0, 0)).check()
-    which, found = shard.RunReader(index._folder, run, DECRYPTION).find(np.array([last, 7, 5], dtype=np.uint64))
+    which, found = shard.RunReader(index.folder, run).find(np.array([last, 7, 5], dtype=np.uint64))
     assert sorted(zip(which.tolist(), found.tolist(), strict=True)) == [(0, 0), (0, places - 1), (2, 1)]
     assert most_places(44) < 1 << 18
     wider = replace(manifest, bits=45, runs=(run,), facts=manifest.facts.slice(0, 0))
@@ -616,9 +616,9 @@ def test_the_clock_waits_until_a_change_would_show(tmp_path: Path) -> None:
     from bloomseal.index.manifest import state_of
 
     state = state_of(path.stat())
-    place = IndexFolder(str(tmp_path), "k").place
+    place = IndexFolder(str(tmp_path), "k")
     place.make()
-    assert Clock(place).settled(state)
+    assert Clock(place.now).settled(state)
     path.write_bytes(b"2")
     assert state_of(path.stat()) != state
     assert not place.names()
@@ -696,7 +696,7 @@ def test_what_does_not_fit_into_memory_waits_in_sealed_runs(folder: Path, monkey
         assert index.check().ok
         for number in range(6):
             same(folder, [("k", "==", part(number).column("k")[7].as_py())], auto="require")
-    held = set(index._folder.place.names())
+    held = set(index.folder.names())
 
     def full(self: IndexFolder, name: str, *arguments: Any, **options: Any) -> None:
         if len(spilled) == 3:
@@ -707,5 +707,5 @@ def test_what_does_not_fit_into_memory_waits_in_sealed_runs(folder: Path, monkey
     monkeypatch.setattr(IndexFolder, "write", full)
     with pytest.raises(bs.BloomsealError, match="the disk is full"):
         index.rebuild()
-    assert set(index._folder.place.names()) == held
+    assert set(index.folder.names()) == held
     assert index.check().ok

@@ -18,7 +18,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.parquet.walk import Walk
 from bloomseal.index.facts import hashed
-from bloomseal.index.facts.sighting import Sighting
+from bloomseal.index.facts.sameness import BY_CONTENT, Sighting
 from bloomseal.index.manifest import FileState
 from bloomseal.index.update import UpdateReport
 
@@ -204,5 +204,5 @@ def test_a_sighting_of_no_content_proves_nothing(tmp_path: Path) -> None:
     with bs.open_file(root / "0.parquet", decryption=DECRYPTION) as file:
         now = (root / "0.parquet").stat()
         state = FileState(now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
-        assert Sighting(state, False, ()).is_same(file)
-        assert not Sighting(state, True, ()).is_same(file)
+        assert Sighting(state, ()).is_same(file)
+        assert not Sighting(BY_CONTENT, ()).is_same(file)

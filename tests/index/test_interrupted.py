@@ -13,7 +13,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.index import commit
 from bloomseal.index.folder import IndexFolder
-from bloomseal.index.update import Additions
+from bloomseal.index.update import IndexUpdate
 from index.test_index import ENCRYPTION, part
 from index.test_stores import opened, write
 
@@ -118,8 +118,8 @@ def test_a_manifest_that_nobody_could_read_is_not_written(tmp_path: Path, monkey
     write(f"{tmp_path}/0.parquet", part(0))
     opened(tmp_path).index("k", encryption=ENCRYPTION).build()
     write(f"{tmp_path}/1.parquet", part(1))
-    to = Additions.to
-    monkeypatch.setattr(Additions, "to", lambda self, current: replace(to(self, current), bits=61))
+    to = IndexUpdate.to
+    monkeypatch.setattr(IndexUpdate, "to", lambda self, current: replace(to(self, current), bits=61))
     with pytest.raises(bs.FormatError, match="contradicts itself"):
         opened(tmp_path).index("k", encryption=ENCRYPTION).update()
     assert whole(str(tmp_path)) == 1

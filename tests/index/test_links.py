@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.index.folder import columns_in
+from bloomseal.index.place import columns_in
 from bloomseal.index.sealed import SealedIndex
 from bloomseal.rotation.files import find_files
 

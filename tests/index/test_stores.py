@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.index.facts.clock import _COARSE
+from bloomseal.index.facts.sameness import _COARSE
 from crash.s3_endpoint import Endpoint, serving
 from index.test_index import DECRYPTION, ENCRYPTION, KEYS, part
 from support.patched import patch_everywhere
@@ -89,7 +89,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def test_a_store_whose_client_tells_size_and_time_only(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's S3 client lists no entity tags: by `auto` no fact counts there, by time and by identity they do."""
-    monkeypatch.setattr("bloomseal.index.facts.clock._COARSE", _COARSE // 2)
+    monkeypatch.setattr("bloomseal.index.facts.sameness._COARSE", _COARSE // 2)
     endpoint.reset()
     filesystem = endpoint.filesystem()
     filesystem.create_dir("lake")

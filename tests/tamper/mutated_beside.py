@@ -371,10 +371,10 @@ def _manifest(seed: int) -> None:
     """What the column's key holder writes as the manifest: he may hide rows, and gets errors of ours otherwise."""
     root, own, _ = _indexed()
     chance = _chance("manifest", seed)
-    place = IndexFolder(str(root), "ssn")
-    loaded = place.load(bs.DecryptionSpec(bs.ExplicitKeys(**_KEYS)))
+    place = IndexFolder(str(root), "ssn", bs.DecryptionSpec(bs.ExplicitKeys(**_KEYS)), bs.EncryptionSpec(**_KEYS))
+    loaded = place.load()
     assert loaded is not None
-    values = list(loaded[0].to_values())
+    values = list(loaded.to_values())
     at = chance.choice((0, 0, 1, 2))
     if chance.random() < 0.1:
         values = values[:at] + values[at + 1 :]
@@ -384,7 +384,7 @@ def _manifest(seed: int) -> None:
         values[at], what = mutate(values[at], values[at], chance)
     manifest = next(name for name in own if name.endswith("ssn/manifest.parquet"))
     try:
-        place.write("manifest.parquet", ("ssn",), pa.array(values, pa.binary()), bs.EncryptionSpec(**_KEYS))
+        place.write("manifest.parquet", ("ssn",), pa.array(values, pa.binary()))
         _looked_up(f"manifest {seed}: value {at}: {what}", root, chance, believed=True)
     finally:
         (root / manifest).write_bytes(own[manifest])

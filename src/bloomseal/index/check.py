@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from ..notebook import ShownInNotebooks
 from .facts.hashed import hashed_places, seen_file, still_same
-from .facts.members import Trust
+from .facts.sameness import BY_CONTENT, Sighting, Trust
 from .folder import IndexFolder
+from .manifest import FileState
 from .runs.shard import RunReader
 
 if TYPE_CHECKING:
     from .facts.members import Members
-    from .folder import Decryption
     from .manifest import Manifest
 
 __all__ = ["CheckReport", "Checking"]
@@ -60,10 +60,10 @@ class CheckReport(ShownInNotebooks):
 class Checking:
     """A check under way: what should be in the index is gathered, and compared portion by portion."""
 
-    def __init__(self, folder: IndexFolder, manifest: Manifest, decryption: Decryption, report: CheckReport) -> None:
+    def __init__(self, folder: IndexFolder, manifest: Manifest, report: CheckReport) -> None:
         self._manifest, self._report = manifest, report
         self._facts = {fact["path"]: fact for fact in manifest.facts.to_pylist()}
-        self._readers = {run.id: RunReader(folder, run, decryption) for run in manifest.runs}
+        self._readers = {run.id: RunReader(folder, run) for run in manifest.runs}
         self._wanted: dict[str, list[npt.NDArray[np.int64]]] = {}
         self._paths: dict[str, list[tuple[int, str]]] = {}
         self._count = 0
@@ -72,14 +72,11 @@ class Checking:
         """Hash a file."""
         path = files.relative[number]
         fact, state = self._facts[path], files.state(number)
+        sighting = self._sighting(files, fact)
         with files.open(number) as file:
-            if state is None:
-                return
-            seen = seen_file(file, self._manifest.column, state)
-            if seen.content != fact["content"] or (
-                files.trust is not Trust.IDENTITY and state != tuple(fact[name] for name in state._fields)
-            ):
+            if state is None or not sighting.is_same(file, state):
                 return  # another file by now, which no fact is about
+            seen = seen_file(file, self._manifest.column, state)
             hashed = list(hashed_places(file, self._manifest.column, self._manifest.fingerprints, fact["stride"]))
             still_same(file, seen, files.state(number))
         run, base = fact["run"], fact["base"]
@@ -94,6 +91,10 @@ class Checking:
         self._report.row_groups += seen.groups
         if self._count >= _ENTRIES_AT_ONCE:
             self.compare()
+
+    def _sighting(self, files: Members, fact: dict[str, Any]) -> Sighting:
+        state = BY_CONTENT if files.trust is Trust.IDENTITY else FileState(*(fact[name] for name in FileState._fields))
+        return Sighting(state, ((self._manifest.column, fact["content"]),))
 
     def compare(self) -> None:
         """Look for what was gathered.

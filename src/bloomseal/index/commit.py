@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..core.errors import BloomsealError
 from ..storage.atomic import fault_point
 from .folder import IndexFolder
 from .manifest import Manifest, Run
-
-if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
 
 __all__ = ["commit"]
 
@@ -26,8 +23,6 @@ _ABANDONED: Final = 24 * 3600.0
 def commit(
     folder: IndexFolder,
     seen: Manifest,
-    encryption: Encryption,
-    decryption: Decryption,
     change: Callable[[Manifest], Manifest],
     runs: Sequence[Run],
     *,
@@ -47,8 +42,8 @@ def commit(
     """
     begun = False
     try:
-        with folder.place.locked():
-            there = _current(folder, decryption, fresh)
+        with folder.locked():
+            there = folder.readable() if fresh else folder.load()
             if not fresh and (there is None or there.secret != seen.secret):
                 raise BloomsealError("somebody rebuilt or dropped the index meanwhile", file=folder.path, hint="again")
             made = change(seen if fresh or there is None else there)
@@ -60,47 +55,29 @@ def commit(
             made.check()  # what nobody could read does not take the place of what is read
             fault_point("index before manifest")
             begun = True
-            folder.write_manifest(made, encryption)
+            folder.write_manifest(made)
             fault_point("index manifest")
     except BaseException:
-        if not begun or _is_old(folder, decryption, runs):
-            _remove(folder, runs)
+        if not begun or _is_old(folder, runs):
+            folder.remove_runs(runs)
         raise
     kept = {run.id for run in made.runs}
-    _remove(folder, [run for run in runs if run.id not in kept])
-    for name in gone:
-        folder.remove(name)
+    folder.remove_runs(run for run in runs if run.id not in kept)
     named = made.files | set(made.retired)
-    for name, changed in folder.place.names().items():
-        if name.startswith("run-") and name not in named and now - changed > _ABANDONED:
-            folder.remove(name)
+    old = [name for name, changed in folder.names().items() if name.startswith("run-") and now - changed > _ABANDONED]
+    for name in (*gone, *(name for name in old if name not in named)):
+        folder.remove(name)
     return made
 
 
-def _is_old(folder: IndexFolder, decryption: Decryption, runs: Sequence[Run]) -> bool:
-    """Is it sure that the manifest which could not be written is not there? An interrupt (Ctrl-C) and an error may come
-    when it is: runs that it names must stay. What nobody names goes after a day.
+def _is_old(folder: IndexFolder, runs: Sequence[Run]) -> bool:
+    """Whether it is sure that the manifest which could not be written is not there. An interrupt (Ctrl-C) and an error
+    may come when it is: runs that it names must stay. What nobody names goes after a day.
     """
     if folder.filesystem is not None:
         return False  # a store's answer was lost, and not what it was sent
     try:
-        found = folder.load(decryption)
+        found = folder.load()
     except BloomsealError:
         return False
-    return found is None or not {run.id for run in runs} & {run.id for run in found[0].runs}
-
-
-def _remove(folder: IndexFolder, runs: Sequence[Run]) -> None:
-    for run in runs:
-        for shard in run.shards:
-            folder.remove(shard.file)
-
-
-def _current(folder: IndexFolder, decryption: Decryption, fresh: bool) -> Manifest | None:
-    try:
-        found = folder.load(decryption)
-    except BloomsealError:
-        if not fresh:
-            raise
-        return None  # a rebuild takes the place of what can't be read
-    return None if found is None else found[0]
+    return found is None or not {run.id for run in runs} & {run.id for run in found.runs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ from .runs.shard import RunReader
 from .runs.sorter import merged
 from .runs.writer import RunWriter, most_places, place_bits_for
 from .update import Progress
-
-if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
 
 __all__ = ["MOST_RUNS", "CompactReport", "Merge", "compact"]
 
@@ -57,8 +54,6 @@ class CompactReport(ShownInNotebooks):
 def compact(
     folder: IndexFolder,
     manifest: Manifest,
-    encryption: Encryption,
-    decryption: Decryption,
     *,
     everything: bool = False,
     progress: Progress | None = None,
@@ -73,7 +68,7 @@ def compact(
         UsageError: a link lies in the place of the index's folder.
         BloomsealError: a run can't be read, or the storage failed; the index is as it was.
     """
-    folder.place.need_no_link()
+    folder.need_no_link()
     chosen = _that_fit(list(manifest.runs) if everything else _chosen(manifest.runs), most_places(manifest.bits))
     report = CompactReport(manifest.column, len(chosen), len(manifest.runs))
     if not chosen or (len(chosen) == 1 and not everything):
@@ -81,8 +76,8 @@ def compact(
         return report
     report.entries_before = sum(run.entries for run in chosen)
     merge = Merge.of(folder, manifest, chosen)
-    run = merge.written(folder, manifest, encryption, decryption, progress) if merger is None else merger(merge)
-    made = commit(folder, manifest, encryption, decryption, lambda current: merge.replaced(current, run), [run])
+    run = merge.written(folder, manifest, progress) if merger is None else merger(merge)
+    made = commit(folder, manifest, lambda current: merge.replaced(current, run), [run])
     if run.id not in {one.id for one in made.runs}:
         report.merged = 0  # somebody else was first
     report.runs, report.entries = len(made.runs), run.entries
@@ -132,7 +127,7 @@ class Merge:
         """Of the facts about these runs, but for files that are gone for good."""
         places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
         made = cls(tuple(places), places, entries=sum(run.entries for run in chosen))
-        there = folder.place.there()
+        there = folder.there()
         for fact in manifest.facts.to_pylist():
             if fact["run"] in places and there(fact["path"]):
                 made._keep(fact["run"], fact["base"], fact["groups"] * fact["stride"])
@@ -148,8 +143,6 @@ class Merge:
         self,
         folder: IndexFolder,
         manifest: Manifest,
-        encryption: Encryption,
-        decryption: Decryption,
         progress: Progress | None = None,
         *,
         part: tuple[int, int] = (0, 1),
@@ -166,8 +159,8 @@ class Merge:
         if not known.keys() >= set(self.runs):
             raise BloomsealError("somebody changed the index meanwhile", file=folder.path, hint="again")
         chosen = [known[one] for one in self.runs]
-        writer = RunWriter(folder, manifest, self.count, place_bits_for(self.count), encryption, decryption)
-        readers = [RunReader(folder, run, decryption) for run in chosen]
+        writer = RunWriter(folder, manifest, self.count, place_bits_for(self.count))
+        readers = [RunReader(folder, run) for run in chosen]
         return merged(writer, readers, [self._mover(run) for run in chosen], manifest, progress, part=part)
 
     def _mover(self, run: Run) -> Callable[[I64, int, int], I64]:

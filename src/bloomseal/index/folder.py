@@ -6,91 +6,75 @@ is as sensitive as.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import posixpath
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from ..core.encryption import Algorithm, SecretKey
-from ..core.errors import Hint, IntegrityError, MissingFileError, PolicyError, UsageError
+from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError, PolicyError, UsageError
 from ..core.storage.ref import FileRef
 from ..keytools.sources import as_key_source
+from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
-from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.places import open_source
-from .manifest import FileState, Manifest, Shard, state_of
-from .place import place_at
+from .facts.sameness import state_at
+from .manifest import FileState, Manifest, Run, Shard
+from .place import MANIFEST, IndexPlace, folder_name
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..core.decryption import DecryptionSpec
-    from ..policy import TablePolicy
 
-__all__ = ["Decryption", "Encryption", "IndexFolder", "columns_in", "leaf_of"]
+__all__ = ["Decryption", "Encryption", "IndexFolder", "leaf_of"]
 
 if TYPE_CHECKING:
     Decryption = DecryptionSpec | TablePolicy | None
     Encryption = EncryptionSpec | TablePolicy | None
 
-_MANIFEST: Final = "manifest.parquet"
-_LONGEST: Final = 150
 _TAIL: Final = 64 << 10
-_OF_NO_FILE: Final = FileState(0, 0, 0, 0)
 
 
-def columns_in(root: str, filesystem: FileSystem | None = None) -> list[str]:
-    """The names of the folders of a table's indexes."""
-    above = posixpath.join(root, INDEX_FOLDER)
-    try:
-        if filesystem is None:
-            return sorted(name for name in os.listdir(above) if not name.startswith("."))  # noqa: PTH208  # no locks
-        from pyarrow.fs import FileSelector
-
-        found = filesystem.get_file_info(FileSelector(above, recursive=True, allow_not_found=True))
-        ends = [one.path for one in found if posixpath.basename(one.path) == _MANIFEST]
-        return sorted({posixpath.basename(posixpath.dirname(path)) for path in ends})
-    except OSError:
-        return []
-
-
-def _folder_name(column: str) -> str:
-    name = quote(column, safe=" ")
-    return name if len(name) <= _LONGEST and name[0] != "." else hashlib.sha256(column.encode()).hexdigest()
-
-
-class IndexFolder:
-    """Where the index of one column of one table is.
+class IndexFolder(IndexPlace):
+    """The sealed files of the index of one column of one table.
 
     Args:
         root: the table's folder.
         column: dotted path; or, with `named`, the folder's own name.
+        decryption: of the table, and so of its index.
+        encryption: what seals the column, and so its index; None: `decryption`, where that is a table's policy.
         filesystem: None: this machine's.
     """
 
-    def __init__(self, root: str, column: str, *, named: bool = False, filesystem: FileSystem | None = None) -> None:
-        self.root, self.filesystem = root, filesystem
-        above = posixpath.join(root, INDEX_FOLDER)
-        self.name = column if named else _folder_name(column)
-        self.place = place_at(root, above, self.name, filesystem)
-
-    @property
-    def path(self) -> str:
-        return self.place.path
+    def __init__(
+        self,
+        root: str,
+        column: str,
+        decryption: Decryption = None,
+        encryption: Encryption = None,
+        *,
+        named: bool = False,
+        filesystem: FileSystem | None = None,
+    ) -> None:
+        super().__init__(root, column if named else folder_name(column), filesystem)
+        if encryption is None and isinstance(decryption, TablePolicy):
+            encryption = decryption
+        self.decryption, self.encryption = decryption, encryption
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def state(self) -> FileState | None:
-        """Of the manifest; None where there is none."""
-        return self.place.state(_MANIFEST)
+        """Of the manifest; None where there is none, or nobody could look."""
+        try:
+            return state_at(self.ref(MANIFEST))
+        except BloomsealError:
+            return None
 
-    def load(self, decryption: Decryption, name: str = _MANIFEST) -> tuple[Manifest, FileState] | None:
-        """The manifest, and the state of its file (in a store: of none); None where there is none.
+    def load(self, name: str = MANIFEST) -> Manifest | None:
+        """The manifest; None where there is none.
 
         Args:
             name: of a draft, see `write_manifest`.
@@ -99,18 +83,22 @@ class IndexFolder:
             BloomsealError: it does not authenticate, is of another column, or its keys can't be had.
         """
         try:
-            with self.open(name, decryption) as file:
-                fd = file.walk.source.fd
-                state = _OF_NO_FILE if fd is None else state_of(os.fstat(fd))
-                values = leaf_of(file.read()).to_pylist()
-                made = Manifest.from_values(values)
-                if file.walk.footer.schema.leaves[0].path != made.path or self.name != _folder_name(made.column):
+            with self.open(name) as file:
+                made = Manifest.from_values(leaf_of(file.read()).to_pylist())
+                if file.walk.footer.schema.leaves[0].path != made.path or self.name != folder_name(made.column):
                     raise IntegrityError("the manifest is that of another column's index", file=file.path)
-                return made, state
+                return made
         except MissingFileError:
             return None
 
-    def open(self, name: str, decryption: Decryption, known: dict[str, SecretKey] | None = None) -> ParquetFile:
+    def readable(self) -> Manifest | None:
+        """The manifest; None where there is none, or it can't be read: a rebuild takes its place."""
+        try:
+            return self.load()
+        except BloomsealError:
+            return None
+
+    def open(self, name: str, known: dict[str, SecretKey] | None = None) -> ParquetFile:
         """One file of the index.
 
         Args:
@@ -120,7 +108,7 @@ class IndexFolder:
             BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of
                 data.
         """
-        ref = self.place.ref(name)
+        ref, decryption = self.ref(name), self.decryption
         source = open_source(ref)
         try:
             if known is not None and (spec := decryption_for(decryption, ref)) is not None and spec.keys is not None:
@@ -134,33 +122,33 @@ class IndexFolder:
             raise
         return file
 
-    def open_shard(self, shard: Shard, decryption: Decryption) -> ParquetFile:
+    def open_shard(self, shard: Shard) -> ParquetFile:
         """One file of a run, if it is the one that the manifest means.
 
         Raises:
             IntegrityError: it is another one: under the same key, one run's file would open in the place of another's.
         """
-        file = self.open(shard.file, decryption, dict(shard.keys))
+        file = self.open(shard.file, dict(shard.keys))
         crypto = file.walk.footer.crypto
         if crypto is None or crypto.aad_unique != shard.unique or file.num_rows != shard.entries:
             file.close()
             raise IntegrityError("a file of the index is not the one that its manifest names", file=file.path)
         return file
 
-    def with_keys(self, shard: Shard, decryption: Decryption) -> Shard:
+    def with_keys(self, shard: Shard) -> Shard:
         """The shard, which is opened, with its data keys.
 
         Raises:
             As `open`.
         """
         keys: dict[str, SecretKey] = {}
-        with self.open(shard.file, decryption, keys) as file:
+        with self.open(shard.file, keys) as file:
             file.walk.cipher(file.walk.chunk(0, 0))
         return shard._replace(keys=keys)
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def write_manifest(self, manifest: Manifest, encryption: Encryption, name: str = _MANIFEST) -> None:
+    def write_manifest(self, manifest: Manifest, name: str = MANIFEST) -> None:
         """Put it in the place of the one that is there, all at once. The caller has the lock.
 
         Args:
@@ -170,9 +158,9 @@ class IndexFolder:
             BloomsealError: it could not be written; the old one stays.
         """
         values = pa.array(manifest.to_values(), pa.binary())
-        self.write(name, manifest.path, values, encryption, compression="zstd")
+        self.write(name, manifest.path, values, compression="zstd")
 
-    def write(self, name: str, path: tuple[str, ...], values: pa.Array, encryption: Encryption, **options: Any) -> None:
+    def write(self, name: str, path: tuple[str, ...], values: pa.Array, **options: Any) -> None:
         """One file of one column.
 
         Raises:
@@ -180,30 +168,20 @@ class IndexFolder:
         """
         from ..write.writer import FileWriter  # look-ups need not load this
 
-        ref = self.place.ref(name)
+        ref = self.ref(name)
         rows = _as_table(path, values)
-        spec = _narrowed(encryption, ref, ".".join(path))
+        spec = _narrowed(self.encryption, ref, ".".join(path))
         with FileWriter(
             ref, rows.schema, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
             use_dictionary=False, write_page_index=True, **options,
         ) as writer:  # fmt: skip
             writer.write_table(rows)
 
-    def remove(self, name: str) -> bool:
-        """Remove a file and its key material; False where that failed, or it was not there."""
-        return self.place.remove(name)
-
-    def drop(self) -> list[str]:
-        """Remove the index, manifest first. Returns the names of what is gone.
-
-        Raises:
-            UsageError: a link lies in the place of the folder.
-        """
-        self.place.need_no_link()
-        names = sorted(self.place.names(), key=lambda name: (name != _MANIFEST, name))
-        gone = [name for name in names if self.remove(name)]
-        self.place.remove_folder()
-        return gone
+    def remove_runs(self, runs: Iterable[Run]) -> None:
+        """Remove the files of runs that no manifest names."""
+        for run in runs:
+            for shard in run.shards:
+                self.remove(shard.file)
 
 
 class _KnownKeys:

@@ -5,8 +5,7 @@ can be.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +14,12 @@ from ..core.cached import cached_property
 from ..core.forked import new_lock
 from ..core.storage.source import Source
 from ..read.parquet import ParquetFile
-from .facts.members import Members, Trust
+from .facts.members import Members
+from .facts.sameness import Trust
 from .folder import IndexFolder
 from .manifest import FileState, Manifest
 from .numbers import as_numpy
 from .runs.shard import RunReader
-
-if TYPE_CHECKING:
-    from .folder import Decryption
 
 __all__ = ["GROUP_BITS", "SLOT_BITS", "Coverage", "Found", "IndexReader", "ghost"]
 
@@ -58,58 +55,48 @@ class Coverage:
         strides: per file, places of a row group where it is covered; 1: pages are not told.
     """
 
-    def __init__(self, index: LoadedIndex, files: Members, states: Sequence[FileState | None]) -> None:
-        self._index = index
-        facts = np.full(len(files), -1, dtype=np.int64)
-        told = index.states
-        listed = [index.by_path.get(path) for path in files.relative]
-        if files.trust is Trust.IDENTITY:
-            from concurrent.futures import ThreadPoolExecutor
-
-            wanted = [number for number, fact in enumerate(listed) if fact is not None]
-            with ThreadPoolExecutor() as pool:
-                found = list(pool.map(lambda number: files.content(number, index.manifest.column), wanted))
-            for number, content in zip(wanted, found, strict=True):
-                if content is not None and content == index.contents[listed[number] or 0]:
-                    facts[number] = listed[number] or 0
-        else:
-            for number, (known, state) in enumerate(zip(listed, states, strict=True)):
-                if known is not None and state is not None and told[known] == state:
-                    facts[number] = known
-        self._facts = facts
+    def __init__(self, index: LoadedIndex, facts: I64) -> None:
+        self._index, self._facts = index, facts
         self.covered = facts >= 0
-        self.groups = np.where(self.covered, index.groups[facts], 0) if len(index.groups) else np.zeros_like(facts)
-        self.docs = np.where(self.covered, index.docs[facts], -1) if len(index.docs) else np.full_like(facts, -1)
-        self.strides = np.where(self.covered, index.strides[facts], 1) if len(index.docs) else np.ones_like(facts)
+        self.groups = self._told(index.groups, 0)
+        self.docs = self._told(index.docs, -1)
+        self.strides = self._told(index.strides, 1)
         self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
         self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
+
+    def _told(self, column: I64, otherwise: int) -> I64:
+        return (
+            np.where(self.covered, column[self._facts], otherwise)
+            if len(column)
+            else np.full_like(self._facts, otherwise)
+        )
+
+    @classmethod
+    def of(cls, index: LoadedIndex, files: Members, states: Sequence[FileState | None]) -> Coverage:
+        """Held against these files, of which each is in its state."""
+        listed = np.array([index.by_path.get(path, -1) for path in files.relative], dtype=np.int64)
+        known = np.flatnonzero(listed >= 0)
+        facts = listed[known].tolist()
+        if files.trust is Trust.IDENTITY:
+            found = files.contents(known.tolist(), index.manifest.column)
+            same = [now is not None and now == index.contents[fact] for now, fact in zip(found, facts, strict=True)]
+        else:
+            same = [states[number] == index.states[fact] for number, fact in zip(known.tolist(), facts, strict=True)]
+        listed[known[~np.array(same, dtype=np.bool_)]] = -1
+        return cls(index, listed)
 
     def only(self, good: Callable[[bytes], bool]) -> Coverage:
         """The same, of files whose schemas are good alone."""
         bad = [doc for doc in np.unique(self.docs[self.covered]).tolist() if not good(self.doc(doc))]
-        if not bad:
-            return self
-        less = copy(self)
-        less.covered = self.covered & ~np.isin(self.docs, bad)
-        less._facts = np.where(less.covered, self._facts, -1)
-        less.groups, less.docs = np.where(less.covered, self.groups, 0), np.where(less.covered, self.docs, -1)
-        less.strides = np.where(less.covered, self.strides, 1)
-        less._number_of = np.full_like(self._number_of, -1)
-        less._number_of[less._facts[less.covered]] = np.flatnonzero(less.covered)
-        return less
+        return Coverage(self._index, np.where(np.isin(self.docs, bad), -1, self._facts)) if bad else self
 
     def among(self, numbers: Sequence[int], count: int) -> Coverage:
         """The same, of a table of `count` files in which these have `numbers`."""
         if len(numbers) == count:
             return self
-        wider = copy(self)
-        wider.covered, wider.groups = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
-        wider.docs, wider._facts = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-        wider.strides = np.ones(count, dtype=np.int64)
-        wider.covered[numbers], wider.groups[numbers], wider.strides[numbers] = self.covered, self.groups, self.strides
-        wider.docs[numbers], wider._facts[numbers] = self.docs, self._facts
-        wider._number_of = np.where(self._number_of >= 0, np.array([*numbers, -1])[self._number_of], -1)
-        return wider
+        facts = np.full(count, -1, dtype=np.int64)
+        facts[numbers] = self._facts
+        return Coverage(self._index, facts)
 
     @property
     def column(self) -> str:
@@ -161,8 +148,8 @@ class Coverage:
 class LoadedIndex:
     """A manifest, ready to be asked."""
 
-    def __init__(self, folder: IndexFolder, manifest: Manifest, state: FileState, decryption: Decryption) -> None:
-        self.manifest, self.state = manifest, state
+    def __init__(self, folder: IndexFolder, manifest: Manifest) -> None:
+        self.manifest = manifest
         facts = manifest.facts
         # Not by to_pylist, which takes five times as long for numbers.
         inode, *others = (as_numpy(facts.column(name)) for name in FileState._fields[:-1])
@@ -178,7 +165,7 @@ class LoadedIndex:
             # A file without row groups has no place: it bears the base of the file behind it.
             mine = np.flatnonzero((runs == number) & (self.groups > 0))
             mine = mine[np.argsort(self.bases[mine], kind="stable")]
-            self.runs.append((RunReader(folder, run, decryption), mine, self.bases[mine]))
+            self.runs.append((RunReader(folder, run), mine, self.bases[mine]))
 
     @cached_property
     def contents(self) -> list[bytes]:
@@ -206,19 +193,16 @@ class LoadedIndex:
             return Found(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         return Found(np.concatenate(owners), np.concatenate(codes), np.concatenate(slots))
 
-    def close(self) -> None:
-        for reader, _, _ in self.runs:
-            reader.close()
-
 
 class IndexReader:
     """The index of one column, as whoever asks it sees it: loaded once, and again when its manifest is another one.
     Threads may share it.
     """
 
-    def __init__(self, folder: IndexFolder, decryption: Decryption) -> None:
-        self._folder, self._decryption = folder, decryption
+    def __init__(self, folder: IndexFolder) -> None:
+        self._folder = folder
         self._loaded: LoadedIndex | None = None
+        self._state: FileState | None = None
         self._last: tuple[LoadedIndex, Members, list[FileState | None], Coverage] | None = None
         self._lock = new_lock()
 
@@ -235,11 +219,11 @@ class IndexReader:
             return None
         listed = list(files.states() if states is None else states)
         if files.trust is Trust.IDENTITY:
-            return Coverage(loaded, files, listed)
+            return Coverage.of(loaded, files, listed)
         last = self._last
         # The same states of the same files are covered by the same facts.
         if last is None or last[0] is not loaded or last[1] is not files or last[2] != listed:
-            self._last = last = loaded, files, listed, Coverage(loaded, files, listed)
+            self._last = last = loaded, files, listed, Coverage.of(loaded, files, listed)
         return last[3]
 
     def forget(self) -> None:
@@ -249,13 +233,13 @@ class IndexReader:
 
     def _current(self) -> LoadedIndex | None:
         with self._lock:
-            if self._loaded is not None and self._folder.filesystem is not None:
-                return self._loaded  # facts don't age: another look would cost a request
-            state = self._folder.state()
-            if self._loaded is not None and self._loaded.state == state:
-                return self._loaded
-            found = self._folder.load(self._decryption)
-            self._loaded = None if found is None else LoadedIndex(self._folder, *found, self._decryption)
+            # Looked at before it is loaded: another one, put in its place meanwhile, is loaded the next time. Not in a
+            # store: facts don't age, and each look would cost a request.
+            state = self._folder.state() if self._folder.filesystem is None else None
+            if self._loaded is None or self._state != state:
+                found = self._folder.load()
+                self._loaded = None if found is None else LoadedIndex(self._folder, found)
+                self._state = state
             return self._loaded
 
 

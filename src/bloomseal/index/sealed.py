@@ -12,13 +12,14 @@ import numpy as np
 
 from ..core.errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
+from ..policy import IndexPolicy
 from .check import Checking, CheckReport
 from .compact import CompactReport, compact
 from .facts.members import Members
 from .folder import IndexFolder
-from .lookup import IndexReader
+from .lookup import Coverage, IndexReader
 from .manifest import Manifest
-from .update import Carried, Progress, UpdateReport, new_manifest, update
+from .update import Carried, Progress, UpdateReport, index_policy, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -70,40 +71,22 @@ class SealedIndex:
         column: dotted path of a leaf.
         decryption: of the table.
         encryption: what seals the index; None: `decryption`, where that is a table's policy.
+
+    Attributes:
+        folder: where the index is, or would be.
     """
 
-    def __init__(
-        self,
-        files: Members,
-        column: str,
-        decryption: Decryption,
-        encryption: Encryption = None,
-    ) -> None:
+    def __init__(self, files: Members, column: str, decryption: Decryption, encryption: Encryption = None) -> None:
         if not column or not isinstance(column, str):
             raise UsageError("an index is of one column", hint='index("ssn")')
         self.column = column
-        self._files = files
-        self._decryption = decryption
-        if encryption is None and hasattr(decryption, "encryption_arguments"):
-            encryption = decryption  # type: ignore[assignment]
-        self._encryption = encryption
-        self._root = files.root.path
-        self._folder = IndexFolder(self._root, column, filesystem=files.root.filesystem)
-
-    @property
-    def files(self) -> Members:
-        """Of the table."""
-        return self._files
-
-    @property
-    def folder(self) -> IndexFolder:
-        """Where the index is, or would be."""
-        return self._folder
+        self.files = files
+        self.folder = IndexFolder(files.root.path, column, decryption, encryption, filesystem=files.root.filesystem)
 
     @property
     def exists(self) -> bool:
         """Is there one? Nothing is opened."""
-        return self._folder.state() is not None
+        return self.folder.state() is not None
 
     def build(
         self,
@@ -131,7 +114,7 @@ class SealedIndex:
         """
         if self.exists:
             raise UsageError("the column has an index", column=self.column, hint="index update, or index rebuild")
-        return self._build(false_places, pad, max_keys, dry_run, progress)
+        return self._build(IndexPolicy(false_places, pad, max_keys), dry_run, progress)
 
     def rebuild(
         self,
@@ -151,15 +134,7 @@ class SealedIndex:
         Raises:
             As `build`.
         """
-        try:
-            found = self._folder.load(self._decryption)
-        except BloomsealError:
-            found = None
-        if found is not None:
-            false_places = found[0].false_places if false_places is None else false_places
-            pad = found[0].pad if pad is None else pad
-            max_keys = found[0].max_keys if max_keys is None else max_keys
-        return self._build(0.001 if false_places is None else false_places, bool(pad), max_keys, dry_run, progress)
+        return self._build(index_policy(false_places, pad, max_keys, self.folder.readable()), dry_run, progress)
 
     def update(
         self, *, dry_run: bool = False, progress: Progress | None = None, carried: Carried | None = None
@@ -176,10 +151,7 @@ class SealedIndex:
         wanted = self.uncovered()
         if dry_run:
             return self._planned(wanted, len(manifest.runs))
-        report = update(
-            self._folder, manifest, self._files, wanted, self._encryption, self._decryption,
-            fresh=False, progress=progress, carried=carried,
-        )  # fmt: skip
+        report = update(self.folder, manifest, self.files, wanted, fresh=False, progress=progress, carried=carried)
         if report.runs > 1:
             report.runs = self.compact().runs
         return report
@@ -194,9 +166,7 @@ class SealedIndex:
         Raises:
             UsageError: there is none. BloomsealError: a run can't be read, or the storage failed.
         """
-        return compact(
-            self._folder, self.manifest(), self._encryption, self._decryption, everything=everything, progress=progress
-        )
+        return compact(self.folder, self.manifest(), everything=everything, progress=progress)
 
     def check(
         self, *, sample: float | None = None, seed: int | None = None, progress: Progress | None = None
@@ -215,19 +185,19 @@ class SealedIndex:
         manifest = self.manifest()
         uncovered = set(self.uncovered())
         report = CheckReport(self.column, uncovered=len(uncovered))
-        wanted = [number for number in range(len(self._files)) if number not in uncovered]
+        wanted = [number for number in range(len(self.files)) if number not in uncovered]
         if sample is not None:
             some = Random(seed).sample(wanted, math.ceil(sample * len(wanted)))  # noqa: S311
             wanted = sorted(some)
-        work = Checking(self._folder, manifest, self._decryption, report)
+        work = Checking(self.folder, manifest, report)
         try:
             for done, number in enumerate(wanted):
                 if progress is not None:
                     progress(done, len(wanted))
                 try:
-                    work.take(self._files, number)
+                    work.take(self.files, number)
                 except BloomsealError as error:
-                    report.left[self._files.relative[number]] = error.what
+                    report.left[self.files.relative[number]] = error.what
             work.compare()
         finally:
             work.close()
@@ -240,17 +210,15 @@ class SealedIndex:
             UsageError: there is none. BloomsealError: it can't be read.
         """
         manifest = self.manifest()
-        reader = IndexReader(self._folder, self._decryption)
-        coverage = reader.coverage(self._files)
-        assert coverage is not None  # noqa: S101
+        coverage = self._coverage()
         runs: list[dict[str, Any]] = []
         for run in manifest.runs:
             size = sum(shard.size for shard in run.shards)
             runs.append({"id": run.id, "entries": run.entries, "shards": len(run.shards), "bytes": size})
         return IndexFacts(
             manifest.column,
-            self._folder.path,
-            len(self._files),
+            self.folder.path,
+            len(self.files),
             int(coverage.covered.sum()),
             int(coverage.groups.sum()),
             runs,
@@ -272,7 +240,7 @@ class SealedIndex:
         Raises:
             UsageError: there is none, or a link lies in its place.
         """
-        gone = self._folder.drop()
+        gone = self.folder.drop()
         if not gone:
             raise self._none()
         return gone
@@ -280,23 +248,17 @@ class SealedIndex:
     def __repr__(self) -> str:
         return f"<SealedIndex of {self.column}>"
 
-    def _build(
-        self, false_places: float, pad: bool, max_keys: int | None, dry_run: bool, progress: Progress | None
-    ) -> UpdateReport:
-        manifest = new_manifest(self._files, self.column, false_places, pad, max_keys)
-        if manifest.column != self.column:
-            raise UsageError("an index is of a leaf column", column=self.column, hint=manifest.column)
-        every = range(len(self._files))
+    def _build(self, policy: IndexPolicy, dry_run: bool, progress: Progress | None) -> UpdateReport:
+        manifest = new_manifest(self.files, self.column, policy)
+        every = range(len(self.files))
         if dry_run:
             return self._planned(every, 0)
-        self._folder.place.make()
-        return update(
-            self._folder, manifest, self._files, every, self._encryption, self._decryption, fresh=True, progress=progress
-        )  # fmt: skip
+        self.folder.make()
+        return update(self.folder, manifest, self.files, every, fresh=True, progress=progress)
 
     def _planned(self, wanted: Sequence[int], runs: int) -> UpdateReport:
-        report = UpdateReport(self.column, len(self._files), len(self._files) - len(wanted), runs=runs)
-        report.left = {self._files.relative[number]: "not covered yet" for number in wanted}
+        report = UpdateReport(self.column, len(self.files), len(self.files) - len(wanted), runs=runs)
+        report.left = {self.files.relative[number]: "not covered yet" for number in wanted}
         return report
 
     def manifest(self) -> Manifest:
@@ -305,13 +267,9 @@ class SealedIndex:
         Raises:
             UsageError: there is none. BloomsealError: it can't be read.
         """
-        found = self._folder.load(self._decryption)
-        if found is None:
+        if (found := self.folder.load()) is None:
             raise self._none()
-        return found[0]
-
-    def _none(self) -> UsageError:
-        return UsageError("the column has no index", column=self.column, file=self._root, hint="index build")
+        return found
 
     def uncovered(self) -> list[int]:
         """The numbers of the files that no fact is about.
@@ -319,8 +277,12 @@ class SealedIndex:
         Raises:
             As `manifest`.
         """
-        reader = IndexReader(self._folder, self._decryption)
-        coverage = reader.coverage(self._files)
-        if coverage is None:
+        return [int(number) for number in np.flatnonzero(~self._coverage().covered)]
+
+    def _coverage(self) -> Coverage:
+        if (found := IndexReader(self.folder).coverage(self.files)) is None:
             raise self._none()
-        return [int(number) for number in np.flatnonzero(~coverage.covered)]
+        return found
+
+    def _none(self) -> UsageError:
+        return UsageError("the column has no index", column=self.column, file=self.folder.root, hint="index build")

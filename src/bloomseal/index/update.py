@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import BloomsealError, UnsupportedError, UsageError
 from ..notebook import ShownInNotebooks
+from ..policy import IndexPolicy
 from ..storage.atomic import fault_point
 from ..storage.formats import Format
 from .commit import commit
-from .facts.clock import Clock
 from .facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
 from .facts.members import Members
+from .facts.sameness import Clock
 from .fingerprint import SECRET_BYTES, bits_for
 from .folder import IndexFolder
-from .manifest import FACTS, Manifest, Run
+from .manifest import FACTS, FileState, Manifest, Run
 from .runs.sorter import Sorter
 from .runs.writer import most_places
 
-if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
-
-__all__ = ["Additions", "Carried", "KnownFiles", "Progress", "UpdateReport", "manifest_for", "new_manifest", "update"]
+__all__ = [
+    "Carried",
+    "IndexUpdate",
+    "Progress",
+    "UpdateReport",
+    "index_policy",
+    "manifest_for",
+    "new_manifest",
+    "settled_state",
+    "update",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -66,8 +73,44 @@ class UpdateReport(ShownInNotebooks):
         return dict(self.__dict__)
 
 
-def new_manifest(files: Members, column: str, false_places: float, pad: bool, max_keys: int | None = None) -> Manifest:
-    """The manifest of an index that covers nothing yet; the length of fingerprints comes from the rows there are.
+def index_policy(
+    false_places: float | None, pad: bool | None, max_keys: int | None, old: Manifest | IndexPolicy | None
+) -> IndexPolicy:
+    """What an index is to be made with: where one of these is None, as an older index or a policy has it."""
+    if old is None:
+        old = IndexPolicy()
+    return IndexPolicy(
+        old.false_places if false_places is None else false_places,
+        old.pad if pad is None else pad,
+        old.max_keys if max_keys is None else max_keys,
+    )
+
+
+def manifest_for(path: tuple[str, ...] | None, rows: int, column: str, policy: IndexPolicy) -> Manifest:
+    """The manifest of an index that covers nothing yet, under a new secret.
+
+    Args:
+        path: of the leaf; None: no file has it.
+        rows: of the table, which the length of fingerprints is made for.
+        column: the leaf's name, as the caller has it.
+
+    Raises:
+        UsageError: numbers out of range; no such leaf.
+    """
+    if path is None:
+        raise UsageError("no such column", column=column)
+    if ".".join(path) != column:
+        raise UsageError("an index is of a leaf column", column=column, hint=".".join(path))
+    places, most = policy.false_places, policy.max_keys
+    if not 0 < places < 1:
+        raise UsageError("false_places is the number of row groups read for nothing, in 0 to 1", hint="0.001")
+    if most is not None and most < 1:
+        raise UsageError("max_keys is the most values of one query that the index is asked for", hint="100000")
+    return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, places), places, policy.pad, most)
+
+
+def new_manifest(files: Members, column: str, policy: IndexPolicy) -> Manifest:
+    """As `manifest_for`, for the rows that there are.
 
     Raises:
         UsageError: no file has the column.
@@ -88,86 +131,101 @@ def new_manifest(files: Members, column: str, false_places: float, pad: bool, ma
                     path = file.walk.footer.schema.leaf(column).path
         except BloomsealError as error:
             failure = failure or error
-    if path is None:
-        raise failure or UsageError("no such column", column=column)
-    return manifest_for(path, rows, false_places, pad, max_keys)
-
-
-def manifest_for(
-    path: tuple[str, ...], rows: int, false_places: float, pad: bool, max_keys: int | None = None
-) -> Manifest:
-    """A manifest that covers nothing yet, under a new secret.
-
-    Args:
-        path: of the leaf.
-        rows: of the table, which the length of fingerprints is made for.
-
-    Raises:
-        UsageError: numbers out of range.
-    """
-    if not 0 < false_places < 1:
-        raise UsageError("false_places is the number of row groups read for nothing, in 0 to 1", hint="0.001")
-    if max_keys is not None and max_keys < 1:
-        raise UsageError("max_keys is the most values of one query that the index is asked for", hint="100000")
-    return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, false_places), false_places, pad, max_keys)
-
-
-class Additions:
-    """What an update found, on its way into a manifest."""
-
-    def __init__(self) -> None:
-        self._docs: dict[bytes, int] = {}
-        self.facts: list[dict[str, Any]] = []
-        self.runs: list[Run] = []
-
-    def add(self, path: str, seen: SeenFile, run: str, base: int, stride: int | None = None) -> None:
-        """The fact that the file holds what stands in the run from this place on.
-
-        Args:
-            stride: with which the run tells it; None: `seen.stride`.
-        """
-        doc = self._docs.setdefault(seen.doc, len(self._docs))
-        self.facts.append({
-            "path": path,
-            **seen.state._asdict(),
-            "groups": seen.groups,
-            "stride": seen.stride if stride is None else stride,
-            "doc": doc,
-            "content": seen.content,
-            "run": run,
-            "base": base,
-        })  # fmt: skip
-
-    def to(self, current: Manifest) -> Manifest:
-        """The manifest that is there now, with what was found."""
-        runs = {run.id for run in current.runs}
-        # Somebody may have compacted the run away that a refreshed fact is about: the fact is lost, and nothing else.
-        facts = [fact for fact in self.facts if fact["run"] in runs or any(fact["run"] == run.id for run in self.runs)]
-        table = pa.Table.from_pylist(facts, schema=FACTS)
-        return current.with_facts(table, list(self._docs), self.runs)
+    if path is None and failure is not None:
+        raise failure
+    return manifest_for(path, rows, column, policy)
 
 
 Carried = Mapping[str, tuple[bytes, bytes]]
 """Path → `SeenFile.content` of a file, and of the one that a rekey made of it: other pages, with the same values."""
 
 
-class KnownFiles:
-    """The facts of an index, by the pages that they are about."""
+class IndexUpdate:
+    """What was found of an index's files, in this process or in others, on its way into the manifest.
 
-    def __init__(self, facts: pa.Table, carried: Carried | None = None) -> None:
-        self._known: dict[str, dict[str, Any]] = {fact["path"]: fact for fact in facts.to_pylist()}
+    Args:
+        base: the manifest as it was read, or a new one.
+        fresh: `base` takes the place of whatever is there.
+        carried: what a rekey made of files.
+    """
+
+    def __init__(
+        self, folder: IndexFolder, base: Manifest, files: Members, *, fresh: bool, carried: Carried | None = None
+    ) -> None:
+        self.folder, self.base, self.files = folder, base, files
+        self.report = UpdateReport(base.column, len(files))
+        self.runs: list[Run] = []
+        self._fresh = fresh
         self._carried = carried or {}
+        self._old: dict[str, dict[str, Any]] = {fact["path"]: fact for fact in base.facts.to_pylist()}
+        self._facts: list[dict[str, Any]] = []
+        self._docs: dict[bytes, int] = {}
 
-    def of(self, path: str, seen: SeenFile) -> dict[str, Any] | None:
+    def known(self, number: int, seen: SeenFile) -> dict[str, Any] | None:
         """The fact about the very pages of this file, or about those that these were made of; None where there is
         none.
         """
-        fact = self._known.get(path)
+        path = self.files.relative[number]
+        fact = self._old.get(path)
         was, now = self._carried.get(path, (seen.content, seen.content))
         content = was if now == seen.content else seen.content
         if fact is None or not any(content) or not any(seen.content):
             return None
         return fact if fact["content"] == content and fact["groups"] == seen.groups else None
+
+    def refresh(self, number: int, seen: SeenFile, fact: Mapping[str, Any]) -> None:
+        """A known fact becomes one about this file."""
+        seen = replace(seen, stride=fact["stride"])
+        self._add(self.files.relative[number], seen, fact["run"], fact["base"])
+        self.report.refreshed += 1
+
+    def add(self, number: int, seen: SeenFile, run: Run, base: int) -> None:
+        """The fact that the file holds what stands in the run from this place on."""
+        self._add(self.files.relative[number], seen, run.id, base)
+        self.report.hashed += 1
+
+    def leave(self, number: int, why: str) -> None:
+        """A file that can't be covered."""
+        self.report.left[self.files.relative[number]] = why
+
+    def _add(self, path: str, seen: SeenFile, run: str, base: int) -> None:
+        doc = self._docs.setdefault(seen.doc, len(self._docs))
+        of_file = {"path": path, **seen.state._asdict(), "content": seen.content, "doc": doc}
+        self._facts.append({**of_file, "groups": seen.groups, "stride": seen.stride, "run": run, "base": base})
+
+    def commit(self) -> UpdateReport:
+        """Put what was found under a new manifest.
+
+        Raises:
+            BloomsealError: somebody rebuilt the index meanwhile; the storage failed.
+        """
+        made = self.base
+        if self._fresh or self._facts:
+            made = commit(self.folder, self.base, self.to, self.runs, fresh=self._fresh)
+        self.report.covered = len(self.files) - len(self.report.left)
+        self.report.entries = sum(run.entries for run in self.runs)
+        self.report.runs = len(made.runs)
+        return self.report
+
+    def to(self, current: Manifest) -> Manifest:
+        """The manifest that is there now, with what was found."""
+        runs = {run.id for run in (*current.runs, *self.runs)}
+        # Somebody may have compacted the run away that a refreshed fact is about: the fact is lost, and nothing else.
+        facts = [fact for fact in self._facts if fact["run"] in runs]
+        return current.with_facts(pa.Table.from_pylist(facts, schema=FACTS), list(self._docs), self.runs)
+
+
+def settled_state(files: Members, number: int, clock: Clock) -> FileState:
+    """The state of a file that is to be opened: of what is read afterwards a later change would bear another one.
+
+    Raises:
+        NotCoveredError: it is gone, or its time proves nothing.
+    """
+    state = files.state(number)
+    if state is None or not clock.settled(state):
+        path = files.relative[number]
+        raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=path)
+    return state
 
 
 def update(
@@ -175,8 +233,6 @@ def update(
     base: Manifest,
     files: Members,
     uncovered: Sequence[int],
-    encryption: Encryption,
-    decryption: Decryption,
     *,
     fresh: bool,
     progress: Progress | None = None,
@@ -187,43 +243,33 @@ def update(
     A file that can't be hashed is left out and reported; the others go on.
 
     Args:
-        base: the manifest as it was read, or a new one.
         uncovered: numbers of `files`.
-        fresh: `base` takes the place of whatever is there.
-        carried: what a rekey made of files.
+        base, fresh, carried: as for `IndexUpdate`.
 
     Raises:
         UsageError: nothing seals the column, or a link lies in the place of the index's folder.
         BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
     """
-    folder.place.need_no_link()
-    work = _Update(folder, base, files, encryption, decryption, carried)
-    report = UpdateReport(base.column, len(files))
+    folder.need_no_link()
+    found = IndexUpdate(folder, base, files, fresh=fresh, carried=carried)
+    work = _Hashing(found)
     try:
         for done, number in enumerate(uncovered):
             if progress is not None:
                 progress(done, len(uncovered))
             try:
-                work.take(number, report)
+                work.take(number)
             except BloomsealError as error:
-                report.left[files.relative[number]] = error.what
+                found.leave(number, error.what)
         work.flush()
         if progress is not None:
             progress(len(uncovered), len(uncovered))
-        report.covered = len(files) - len(report.left)
-        report.entries = sum(run.entries for run in work.found.runs)
-        if fresh or work.found.facts:
-            work.handed_over = True
-            merged = commit(folder, base, encryption, decryption, work.found.to, work.found.runs, fresh=fresh)
-            report.runs = len(merged.runs)
-        else:
-            report.runs = len(base.runs)
     except BaseException as error:
         work.abort()
         if isinstance(error, _NoRoomError):
             raise error.error from None
         raise
-    return report
+    return found.commit()
 
 
 class _NoRoomError(Exception):
@@ -234,87 +280,64 @@ class _NoRoomError(Exception):
         self.error = error
 
 
-class _Update:
-    def __init__(
-        self,
-        folder: IndexFolder,
-        base: Manifest,
-        files: Members,
-        encryption: Encryption,
-        decryption: Decryption,
-        carried: Carried | None,
-    ) -> None:
-        self._folder, self._base, self._files = folder, base, files
-        self._encryption, self._decryption = encryption, decryption
-        self._clock = Clock(folder.place)
-        self._known = KnownFiles(base.facts, carried)
-        self._sorter: Sorter | None = None
-        self._places = 0
-        self._waiting: list[tuple[str, SeenFile, int]] = []
-        self.found = Additions()
-        self.handed_over = False
+class _Hashing:
+    """Files hashed in this process, one after the other, into as few runs as they fit in."""
 
-    def take(self, number: int, report: UpdateReport) -> None:
+    def __init__(self, found: IndexUpdate) -> None:
+        self._found = found
+        self._clock = Clock(found.folder.now)
+        self._sorter = Sorter(found.folder, found.base)
+        self._places = 0
+        self._waiting: list[tuple[int, SeenFile, int]] = []
+
+    def take(self, number: int) -> None:
         """One file."""
-        path, state = self._files.relative[number], self._files.state(number)
+        files, base = self._found.files, self._found.base
+        path = files.relative[number]
         if path.encode(errors="replace").decode() != path:
             raise NotCoveredError("its name is no UTF-8", file=path)
-        # Before it is opened: of what is read afterwards a later change would bear another time.
-        if state is None or not self._clock.settled(state):
-            raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=path)
-        with self._files.open(number) as file:
-            seen = seen_file(file, self._base.column, state)
-            if (fact := self._known.of(path, seen)) is not None:
-                still_same(file, seen, self._files.state(number))
-                self.found.add(path, seen, fact["run"], fact["base"], fact["stride"])
-                report.refreshed += 1
+        state = settled_state(files, number, self._clock)
+        with files.open(number) as file:
+            seen = seen_file(file, base.column, state)
+            if (fact := self._found.known(number, seen)) is not None:
+                still_same(file, seen, files.state(number))
+                self._found.refresh(number, seen, fact)
                 return
-            most = most_places(self._base.bits)
+            most = most_places(base.bits)
             seen = seen.within(most)
             if self._places + seen.groups * seen.stride > most:
                 self.flush()
-            base, self._places = self._places, self._places + seen.groups * seen.stride
+            begin, self._places = self._places, self._places + seen.groups * seen.stride
             # Where it breaks off, what was sorted in already is about places that no fact names.
-            for place, found in hashed_places(file, self._base.column, self._base.fingerprints, seen.stride):
-                self._add(found, base + place)
-            still_same(file, seen, self._files.state(number))
-        self._waiting.append((path, seen, base))
-        report.hashed += 1
-
-    def _add(self, fingerprints: npt.NDArray[np.uint64], place: int) -> None:
-        if self._sorter is None:
-            self._sorter = Sorter(self._folder, self._base, self._encryption, self._decryption)
-        try:
-            self._sorter.add(fingerprints, place)
-        except BloomsealError as error:
-            raise _NoRoomError(error) from None
+            for place, hashed in hashed_places(file, base.column, base.fingerprints, seen.stride):
+                with _room():
+                    self._sorter.add(hashed, begin + place)
+            still_same(file, seen, files.state(number))
+        self._waiting.append((number, seen, begin))
 
     def flush(self) -> None:
         """Write what waits as a run."""
         waiting, self._waiting = self._waiting, []
         places, self._places = self._places, 0
         if not waiting:
-            self._drop()
+            self._sorter.abort()
             return
-        try:
-            sorter = self._sorter or Sorter(self._folder, self._base, self._encryption, self._decryption)
-            run = sorter.finish(places)
-        except BloomsealError as error:
-            raise _NoRoomError(error) from None
-        self._sorter = None
+        with _room():
+            run = self._sorter.finish(places)
         fault_point("index run")
-        self.found.runs.append(run)
-        for path, seen, base in waiting:
-            self.found.add(path, seen, run.id, base)
+        self._found.runs.append(run)
+        for number, seen, begin in waiting:
+            self._found.add(number, seen, run, begin)
 
     def abort(self) -> None:
-        """Remove what was written, and not handed over to `commit`."""
-        self._drop()
-        for run in () if self.handed_over else self.found.runs:
-            for shard in run.shards:
-                self._folder.remove(shard.file)
+        """Remove what was written."""
+        self._sorter.abort()
+        self._found.folder.remove_runs(self._found.runs)
 
-    def _drop(self) -> None:
-        sorter, self._sorter = self._sorter, None
-        if sorter is not None:
-            sorter.abort()
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except BloomsealError as error:
+        raise _NoRoomError(error) from None

@@ -15,8 +15,8 @@ from ..core.errors import BloomsealError, BloomsealWarning
 from ..core.forked import new_lock
 from ..core.storage.ref import FileRef
 from ..index.facts.members import Members
-from ..index.facts.sighting import content_of
-from ..index.folder import columns_in
+from ..index.facts.sameness import content_of
+from ..index.place import columns_in
 from ..index.sealed import SealedIndex
 from ..policy import TablePolicy
 from ..read.open import open_parquet

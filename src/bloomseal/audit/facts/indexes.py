@@ -62,7 +62,7 @@ def look_at_indexes(
 
 def _look(root: str, column: str, files: Sequence[FileFacts], policy: TablePolicy, with_keys: bool) -> IndexSeen:
     filesystem = files[0].ref.filesystem
-    folder = IndexFolder(root, column, filesystem=filesystem)
+    folder = IndexFolder(root, column, policy, filesystem=filesystem)
     inside = {posixpath.basename(file.path): file for file in files if posixpath.dirname(file.path) == folder.path}
     if not inside:
         return IndexSeen(root, column, policy)
@@ -70,14 +70,14 @@ def _look(root: str, column: str, files: Sequence[FileFacts], policy: TablePolic
     if not with_keys:
         return IndexSeen(root, column, policy, manifest)
     try:
-        found = folder.load(policy)
+        found = folder.load()
     except BloomsealError as error:
         return IndexSeen(root, column, policy, manifest, problem=error.what)
     if found is None:
         return IndexSeen(root, column, policy)
     there = {posixpath.relpath(file.path, root) for file in files if not is_of_index(file.path)}
-    facts = [fact for fact in found[0].facts.to_pylist() if fact["path"] not in there]
+    facts = [fact for fact in found.facts.to_pylist() if fact["path"] not in there]
     runs = {fact["run"] for fact in facts}
-    parts = [inside.get(shard.file) for run in found[0].runs if run.id in runs for shard in run.shards]
+    parts = [inside.get(shard.file) for run in found.runs if run.id in runs for shard in run.shards]
     times = [file.modified for file in parts if file is not None and file.modified is not None]
     return IndexSeen(root, column, policy, manifest, len(facts), min(times, default=None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -20,8 +19,8 @@ from ...format.hashes.chunk_hashes import carries_filter, page_by_page
 from ...read.file import SealedFile
 from ...read.page_places import indexed_pages
 from ...sbbf import batch
-from ..manifest import MOST_STRIDE, FileState, state_of
-from .sighting import content_of, leaf_in
+from ..manifest import MOST_STRIDE, FileState
+from .sameness import content_of, leaf_in, open_state
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
@@ -136,9 +135,7 @@ def still_same(file: SealedFile, seen: SeenFile, now: FileState | None) -> None:
     Raises:
         NotCoveredError: somebody wrote to it meanwhile.
     """
-    fd = file.walk.source.fd
-    opened = now if fd is None else state_of(os.fstat(fd))
-    if not now == opened == seen.state:
+    if not now == (open_state(file) or now) == seen.state:
         raise NotCoveredError("somebody wrote to it while it was hashed", file=file.path, hint="index update")
 
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
 
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
-from ...storage.versions import version_at, versions_below
-from ..manifest import FileState, state_of
-from ..place import state_of_version
-from .sighting import authentic_content
+from ...storage.versions import versions_below
+from ..manifest import FileState
+from .sameness import BY_CONTENT, Trust, authentic_content, state_at, state_by_log, state_of_version
 
-__all__ = ["Members", "Trust"]
-
-_BY_IDENTITY: Final = FileState(0, 0, 0, 0, "identity")
-
-
-class Trust(StrEnum):
-    """What makes a fact about a file count for the file that is there now."""
-
-    AUTO = "auto"
-    """On this machine inode, size and times; in a store a version's tag, or the name, where a table's log keeps it."""
-    TIME = "time"
-    """In a store also size and time, where the client tells no tag."""
-    IDENTITY = "identity"
-    """Each covered file's footer, opened and authenticated at each look-up."""
+__all__ = ["Members"]
 
 
 class Members:
@@ -40,7 +24,7 @@ class Members:
         open: opens the file of a number; the caller closes it.
         logged: what a table's log tells of each file beside its name (`Found.told`); None: no log keeps the list. Delta
             and Iceberg make names that are never used twice; files that were there before the table have any.
-        trust: see `Trust`.
+        trust: which states prove something.
     """
 
     def __init__(
@@ -56,7 +40,7 @@ class Members:
         self.trust = trust
         self.root, self.refs, self.relative, self.open = root, list(refs), list(relative), open
         self.logged = logged
-        self._listed: list[FileState | None] | None = None
+        self._in_store: list[FileState | None] | None = None
 
     def __len__(self) -> int:
         return len(self.refs)
@@ -71,56 +55,44 @@ class Members:
 
         On this machine they are those of this moment; in a store those of one listing, made when they are first asked
         for.
-        """
-        if self.trust is Trust.IDENTITY:
-            return [_BY_IDENTITY] * len(self)
-        if self._listed is None or self.here:
-            self._listed = self.listed()
-        if self.here or self.trust is Trust.TIME:
-            return self._listed
-        return [state if state is not None and state.tag else None for state in self._listed]
-
-    def listed(self) -> list[FileState | None]:
-        """The states of all files now, whatever they are worth.
 
         Raises:
             UsageError: the store can't be listed.
         """
+        if self.trust is Trust.IDENTITY:
+            return [BY_CONTENT] * len(self)
         if self.here:
-            return [_local(ref.path) for ref in self.refs]
+            return list(map(state_at, self.refs))
+        if self._in_store is None:
+            self._in_store = self._listed()
+        if self.trust is Trust.TIME:
+            return self._in_store
+        return [state if state is not None and state.tag else None for state in self._in_store]
+
+    def _listed(self) -> list[FileState | None]:
         if self.logged is not None:
-            return list(map(_by_log, self.logged))
+            return list(map(state_by_log, self.logged))
         found = versions_below(self.root)
         there = [found.get(ref.path.lstrip("/")) for ref in self.refs]
         return [None if one is None else state_of_version(one) for one in there]
 
     def state(self, number: int) -> FileState | None:
         """Of one file, now."""
-        ref = self.refs[number]
-        if self.here:
-            return _local(ref.path)
-        if self.logged is not None:
-            return _by_log(self.logged[number])
-        found = version_at(ref)
-        return None if found is None else state_of_version(found)
+        if not self.here and self.logged is not None:
+            return state_by_log(self.logged[number])
+        return state_at(self.refs[number])
 
-    def content(self, number: int, column: str) -> bytes | None:
-        """What stays the same as long as no page of the column changes, from the file's authenticated footer; None
-        where it can't be opened.
+    def contents(self, numbers: Sequence[int], column: str) -> list[bytes | None]:
+        """Of these files what stays the same as long as no page of the column changes, from their authenticated
+        footers; None where one can't be opened.
         """
-        try:
-            with self.open(number) as file:
-                return authentic_content(file, column)
-        except BloomsealError:
-            return None
 
+        def content(number: int) -> bytes | None:
+            try:
+                with self.open(number) as file:
+                    return authentic_content(file, column)
+            except BloomsealError:
+                return None
 
-def _by_log(told: str) -> FileState | None:
-    return FileState(0, 0, 0, 0, f"log {told}") if told else None
-
-
-def _local(path: str) -> FileState | None:
-    try:
-        return state_of(os.stat(path))  # noqa: PTH116
-    except OSError:
-        return None
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(content, numbers))

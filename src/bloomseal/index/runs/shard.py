@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,6 @@ from ...sbbf import batch
 from ..folder import IndexFolder
 from ..manifest import Run, Shard
 from ..numbers import as_numpy
-
-if TYPE_CHECKING:
-    from ..folder import Decryption
 
 __all__ = ["RunReader"]
 
@@ -47,9 +44,9 @@ class RunReader:
         BloomsealError: one of them is not what the manifest says, or does not authenticate.
     """
 
-    def __init__(self, folder: IndexFolder, run: Run, decryption: Decryption) -> None:
+    def __init__(self, folder: IndexFolder, run: Run) -> None:
         self.run = run
-        self._folder, self._decryption = folder, decryption
+        self._folder = folder
         self._opened: dict[str, _Opened] = {}
         self._lock = new_lock()
 
@@ -100,7 +97,7 @@ class RunReader:
     def _open(self, shard: Shard) -> _Opened:
         with self._lock:
             if (held := self._opened.get(shard.file)) is None:
-                file = self._folder.open_shard(shard, self._decryption)
+                file = self._folder.open_shard(shard)
                 held = self._opened[shard.file] = _Opened(file, shard)
             return held
 

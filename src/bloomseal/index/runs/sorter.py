@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,6 @@ from ..folder import IndexFolder
 from ..manifest import Manifest, Run
 from .shard import RunReader
 from .writer import RunWriter, filled_up, most_places, place_bits_for
-
-if TYPE_CHECKING:
-    from ..folder import Decryption, Encryption
 
 __all__ = ["Sorter", "merged"]
 
@@ -34,9 +32,8 @@ class Sorter:
         like: the index that the run will be a part of.
     """
 
-    def __init__(self, folder: IndexFolder, like: Manifest, encryption: Encryption, decryption: Decryption) -> None:
+    def __init__(self, folder: IndexFolder, like: Manifest) -> None:
         self._folder, self._like = folder, like
-        self._encryption, self._decryption = encryption, decryption
         self._waiting: list[tuple[U64, int]] = []
         self._count = 0
         self._most = most_places(like.bits).bit_length()
@@ -61,18 +58,16 @@ class Sorter:
             return self._written(bits, places, pad=self._like.pad)
         if self._count:
             self._spilled.append(self._written(self._most, 0, pad=False))
-        writer = RunWriter(self._folder, self._like, places, bits, self._encryption, self._decryption)
-        readers = [RunReader(self._folder, run, self._decryption) for run in self._spilled]
+        writer = RunWriter(self._folder, self._like, places, bits)
+        readers = [RunReader(self._folder, run) for run in self._spilled]
         run = merged(writer, readers, [_renumbered] * len(readers), self._like)
         self.abort()
         return run
 
     def abort(self) -> None:
-        """Remove what was spilled."""
-        spilled, self._spilled = self._spilled, []
-        for run in spilled:
-            for shard in run.shards:
-                self._folder.remove(shard.file)
+        """Forget what waits, and remove what was spilled."""
+        spilled, self._spilled, self._waiting, self._count = self._spilled, [], [], 0
+        self._folder.remove_runs(spilled)
 
     def _written(self, bits: int, places: int, *, pad: bool) -> Run:
         """What waits, as a run."""
@@ -88,13 +83,9 @@ class Sorter:
         entries.sort()
         if pad:
             entries = filled_up(entries, 0, 1 << self._like.bits, bits, places)
-        writer = RunWriter(self._folder, self._like, places, bits, self._encryption, self._decryption)
-        try:
+        with RunWriter(self._folder, self._like, places, bits) as writer:
             writer.add(entries)
             return writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
 
 
 def _renumbered(entries: I64, old: int, new: int) -> I64:
@@ -120,7 +111,10 @@ def merged(
     slices = max(1, -(-sum(reader.run.entries for reader in readers) // (_MERGED_AT_ONCE * part[1])))
     first, parts_in_all = part[0] * slices, part[1] * slices
     edges = [((first + number) << like.bits) // parts_in_all for number in range(slices + 1)]
-    try:
+    with contextlib.ExitStack() as ending:
+        for reader in readers:
+            ending.callback(reader.close)
+        ending.enter_context(writer)
         for number in range(slices):
             if progress is not None:
                 progress(number, slices)
@@ -139,9 +133,3 @@ def merged(
         if progress is not None:
             progress(slices, slices)
         return writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
-    finally:
-        for reader in readers:
-            reader.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from ...core.encryption import SecretKey
 from ...storage.atomic import fault_point
 from ..folder import IndexFolder
 from ..manifest import SHARD_ENTRIES, Manifest, Run, Shard
-
-if TYPE_CHECKING:
-    from ..folder import Decryption, Encryption
 
 __all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
 
@@ -43,22 +40,14 @@ class RunWriter:
         like: the index that it will be a part of.
         places: how many row groups it is about.
         place_bits: length of a place, at least `place_bits_for(places)`.
-        decryption: what the table is read with. The first file is opened by that before anything else is done: an
-            index that its readers can't open would be worth nothing.
+
+    Each file is opened with the folder's keys before the next is written: an index that its readers can't open would be
+    worth nothing. In a ``with`` block that an exception leaves, what was written is removed.
     """
 
-    def __init__(
-        self,
-        folder: IndexFolder,
-        like: Manifest,
-        places: int,
-        place_bits: int,
-        encryption: Encryption,
-        decryption: Decryption,
-    ) -> None:
+    def __init__(self, folder: IndexFolder, like: Manifest, places: int, place_bits: int) -> None:
         self.places, self.place_bits = places, place_bits
         self._folder, self._like = folder, like
-        self._encryption, self._decryption = encryption, decryption
         self._id = secrets.token_hex(8)
         self._shards: list[Shard] = []
         self._waiting: I64 = np.empty(SHARD_ENTRIES, dtype=np.int64)
@@ -80,10 +69,13 @@ class RunWriter:
         self._flush()
         return Run(self._id, self.place_bits, self.places, tuple(self._shards))
 
-    def abort(self) -> None:
-        """Remove what was written."""
-        for shard in self._shards:
-            self._folder.remove(shard.file)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for shard in self._shards:
+                self._folder.remove(shard.file)
 
     def _flush(self) -> None:
         if not self._count:
@@ -94,12 +86,12 @@ class RunWriter:
         # beyond a number of entries, each takes eight bytes.
         encoding = "PLAIN" if self._like.pad else "DELTA_BINARY_PACKED"
         self._folder.write(
-            name, self._like.path, pa.array(entries), self._encryption, compression="NONE",
+            name, self._like.path, pa.array(entries), compression="NONE",
             column_encoding={self._like.column: encoding}, data_page_size=_PAGE_BYTES,
         )  # fmt: skip
         fault_point("index shard")
         keys: dict[str, SecretKey] = {}
-        with self._folder.open(name, self._decryption, keys) as file:
+        with self._folder.open(name, keys) as file:
             crypto = file.walk.footer.crypto
             assert crypto is not None  # noqa: S101
             file.walk.cipher(file.walk.chunk(0, 0))

@@ -59,12 +59,11 @@ def compact_index(
 
 def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everything: bool = False) -> CompactReport:
     """The work of `compact_index`."""
-    table = place.table
 
     def merged(merge: Merge) -> Run:
         parts = max(1, -(-merge.entries // _PART_ENTRIES))
         if parts == 1:
-            return merge.written(index.folder, index.manifest(), table, table)
+            return merge.written(index.folder, index.manifest())
         task = _Part(place, replace(merge, bases={}), parts)
         told = spark.sparkContext.parallelize(range(parts), parts).mapPartitions(task.written).collect()
         made = [shard for one in sorted(told, key=lambda one: one.number) for shard in one.shards]
@@ -72,10 +71,10 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
             for shard in made:
                 index.folder.remove(shard.file)
             raise failed
-        shards = tuple(index.folder.with_keys(shard, table) for shard in made)
+        shards = tuple(index.folder.with_keys(shard) for shard in made)
         return Run(os.urandom(8).hex(), place_bits_for(merge.count), merge.count, shards)
 
-    return compact(index.folder, index.manifest(), table, table, everything=everything, merger=merged)
+    return compact(index.folder, index.manifest(), everything=everything, merger=merged)
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,11 @@ class _Part:
     parts: int
 
     def written(self, numbers: Iterable[int]) -> Iterator[_Written]:
-        folder, table = self.place.folder, self.place.table
+        folder = self.place.folder
         for number in numbers:
             try:
                 manifest = self.place.manifest()
-                run = self.merge.written(folder, manifest, table, table, part=(number, self.parts))
+                run = self.merge.written(folder, manifest, part=(number, self.parts))
                 yield _Written(number, tuple(one._replace(keys={}) for one in run.shards))
             except BloomsealError as error:
                 yield _Written(number, failed=error)

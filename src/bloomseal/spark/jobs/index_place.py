@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import BloomsealError
 from ...index.folder import IndexFolder
+from ...index.place import MANIFEST
 from ...table.open import open_table
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
@@ -29,14 +30,14 @@ class Place:
     """Where a table and its index are. Executors find the keys by themselves.
 
     Attributes:
-        draft: name of the sealed manifest that has the secret.
+        draft: name of the sealed manifest that has the secret; that of the index, or a draft.
     """
 
     policy: bytes
     base: str | None
     root: str
     column: str
-    draft: str = ""
+    draft: str = MANIFEST
 
     @property
     def table(self) -> TablePolicy:
@@ -44,14 +45,14 @@ class Place:
 
     @property
     def folder(self) -> IndexFolder:
-        return IndexFolder(self.root, self.column, filesystem=open_filesystem(self.base))
+        return IndexFolder(self.root, self.column, self.table, filesystem=open_filesystem(self.base))
 
     def manifest(self) -> Manifest:
         """The one that is there, or the draft."""
-        found = self.folder.load(self.table, self.draft) if self.draft else self.folder.load(self.table)
-        if found is None:
-            raise BloomsealError("the index is gone, or the draft of one", file=self.folder.path, hint="again")
-        return found[0]
+        folder = self.folder
+        if (found := folder.load(self.draft)) is None:
+            raise BloomsealError("the index is gone, or the draft of one", file=folder.path, hint="again")
+        return found
 
 
 def index_of(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,15 +19,14 @@ from pyspark.accumulators import AccumulatorParam
 
 from ...core.errors import BloomsealError, UsageError
 from ...core.storage.ref import FileRef
-from ...index.commit import commit
-from ...index.facts.clock import Clock
-from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
+from ...index.facts.hashed import SeenFile, hashed_places, seen_file, still_same
 from ...index.facts.members import Members
+from ...index.facts.sameness import Clock
 from ...index.manifest import FACTS, Manifest, Run, Shard
 from ...index.numbers import as_numpy
 from ...index.runs.writer import RunWriter, filled_up, most_places, place_bits_for
-from ...index.update import Additions, KnownFiles, UpdateReport, manifest_for
-from ...policy import Policy, TablePolicy
+from ...index.update import IndexUpdate, UpdateReport, index_policy, manifest_for, settled_state
+from ...policy import IndexPolicy, Policy, TablePolicy
 from ..listing import open_filesystem
 from ..opening import open_table_file
 from .common import described, packs
@@ -90,11 +89,10 @@ def update_index(
         )
     index, place = index_of(spark, path, column, policy, table)
     wish = place.table.indexes().get(column)
-    if wish is not None:
-        false_places = wish.false_places if false_places is None else false_places
-        pad, max_keys = wish.pad if pad is None else pad, wish.max_keys if max_keys is None else max_keys
     with described(spark, f"index {column} of {os.fspath(path)}"):
-        return _Job(spark, index, _Tasks(**vars(place))).run(rebuild, (false_places, pad, max_keys), files_per_task)
+        return _Job(spark, index, _Tasks(**vars(place)), files_per_task).run(
+            lambda old: index_policy(false_places, pad, max_keys, wish or old), rebuild=rebuild
+        )
 
 
 def seals_spill(spark: SparkSession) -> bool:
@@ -118,10 +116,9 @@ class _Seen(NamedTuple):
 
     number: int
     seen: SeenFile | None
-    rows: int
-    path: tuple[str, ...] | None
+    rows: int = 0
+    path: tuple[str, ...] | None = None
     why: str = ""
-    error: BloomsealError | None = None
 
 
 class _Tasks(Place):
@@ -139,13 +136,11 @@ class _Tasks(Place):
 
     def look(self, part: Iterable[_File]) -> Iterator[_Seen]:
         """Footers: states, schemas and row groups."""
-        files, clock = list(part), Clock(self.folder.place)
+        files, clock = list(part), Clock(self.folder.now)
         members = self.members(files)
         for place, one in enumerate(files):
             try:
-                state = members.state(place)
-                if state is None or not clock.settled(state):
-                    raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=one.name)
+                state = settled_state(members, place, clock)
                 with members.open(place) as file:
                     seen = seen_file(file, self.column, state)
                     still_same(file, seen, members.state(place))
@@ -153,7 +148,7 @@ class _Tasks(Place):
                     path = schema.leaf(self.column).path if schema.has(self.column) else None
                     yield _Seen(one.number, seen, file.num_rows, path)
             except BloomsealError as error:
-                yield _Seen(one.number, None, 0, None, error.what)
+                yield _Seen(one.number, None, why=error.what)
 
     def hashed(self, batches: Iterator[pa.RecordBatch], shards: int, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Per value the shard and the entry; and, when a file is done, its number for each shard, below zero.
@@ -194,13 +189,9 @@ class _Tasks(Place):
         if like.pad:
             low, high = (-(-(edge << like.bits) // shards) for edge in (shard, shard + 1))
             entries = filled_up(entries, low, high, bits, places)
-        writer = RunWriter(self.folder, like, places, bits, self.table, self.table)
-        try:
+        with RunWriter(self.folder, like, places, bits) as writer:
             writer.add(entries)
             made: Sequence[Shard | None] = writer.finish().shards or [None]
-        except BaseException:
-            writer.abort()
-            raise
         listed = [
             (shard, *((None,) * 6 if one is None else one[:6]), b"" if number else done.tobytes())  # not its keys
             for number, one in enumerate(made)
@@ -225,92 +216,69 @@ if TYPE_CHECKING:
 class _Job:
     """On the driver."""
 
-    def __init__(self, spark: SparkSession, index: SealedIndex, place: _Tasks) -> None:
-        self._spark, self._index, self._place = spark, index, place
-        self._files, self._found = index.files, Additions()
-        self._report = UpdateReport(index.column, len(index.files))
+    def __init__(self, spark: SparkSession, index: SealedIndex, place: _Tasks, files_per_task: int) -> None:
+        self._spark, self._index, self._place, self._files_per_task = spark, index, place, files_per_task
 
-    def run(
-        self, rebuild: bool, wanted: tuple[float | None, bool | None, int | None], files_per_task: int
-    ) -> UpdateReport:
-        index, report = self._index, self._report
-        old = self._old() if rebuild else index.manifest() if index.exists else None
-        numbers = index.uncovered() if old is not None and not rebuild else list(range(len(self._files)))
+    def run(self, policy: Callable[[Manifest | None], IndexPolicy], *, rebuild: bool) -> UpdateReport:
+        """Do it.
+
+        Args:
+            policy: what a new index is made with, given the one that it takes the place of.
+        """
+        index = self._index
+        old = index.folder.readable() if rebuild else index.folder.load()
+        fresh = rebuild or old is None
+        numbers = range(len(index.files)) if fresh else index.uncovered()
+        index.folder.make()
         files = [self._file(one) for one in numbers]
-        index.folder.place.make()
-        seen = packs(self._spark, files, files_per_task).mapPartitions(self._place.look).collect() if files else []
-        report.left = {self._files.relative[one.number]: one.why for one in seen if one.seen is None}
-        base = old if old is not None and not rebuild else self._new(seen, old, wanted)
-        fresh = base is not old
-        known, rest = KnownFiles(base.facts), []
+        packed = packs(self._spark, files, self._files_per_task)
+        seen = packed.mapPartitions(self._place.look).collect() if files else []
+        base = self._new(seen, policy(old)) if fresh or old is None else old
+        found = IndexUpdate(index.folder, base, index.files, fresh=fresh)
+        rest: list[_Seen] = []
         for one in seen:
             if one.seen is None:
-                continue
-            path = self._files.relative[one.number]
-            if (fact := known.of(path, one.seen)) is not None:
-                self._found.add(path, one.seen, fact["run"], fact["base"], fact["stride"])
-                report.refreshed += 1
+                found.leave(one.number, one.why)
+            elif (fact := found.known(one.number, one.seen)) is not None:
+                found.refresh(one.number, one.seen, fact)
             else:
                 rest.append(one._replace(seen=one.seen.within(most_places(base.bits))))
         try:
-            self._hash(rest, base, files_per_task)
+            self._hash(rest, found)
         except BaseException:
-            for run in self._found.runs:
-                for shard in run.shards:
-                    index.folder.remove(shard.file)
+            index.folder.remove_runs(found.runs)
             raise
-        report.runs = len(base.runs)
-        if fresh or self._found.facts:
-            table = self._place.table
-            made = commit(index.folder, base, table, table, self._found.to, self._found.runs, fresh=fresh)
-            report.runs = len(made.runs)
-        report.covered = len(self._files) - len(report.left)
-        report.entries = sum(run.entries for run in self._found.runs)
+        report = found.commit()
         if report.runs > 1:
             report.runs = compacted(self._spark, index, self._place).runs
         return report
 
     def _file(self, number: int) -> _File:
-        files = self._files
+        files = self._index.files
         told = None if files.logged is None else files.logged[number]
         return _File(number, files.refs[number].path, files.relative[number], told=told)
 
-    def _old(self) -> Manifest | None:
-        """Of an index that is to be rebuilt; it may be one that nobody can read."""
-        try:
-            return self._index.manifest()
-        except BloomsealError:
-            return None
+    def _new(self, seen: Sequence[_Seen], policy: IndexPolicy) -> Manifest:
+        column = self._index.column
+        path = next((one.path for one in seen if one.path is not None), None)
+        if path is None and (why := next((one.why for one in seen if one.why), None)) is not None:
+            raise UsageError(why, column=column)
+        return manifest_for(path, sum(one.rows for one in seen), column, policy)
 
-    def _new(
-        self, seen: Sequence[_Seen], old: Manifest | None, wanted: tuple[float | None, bool | None, int | None]
-    ) -> Manifest:
-        if (path := next((one.path for one in seen if one.path is not None), None)) is None:
-            why = next(iter(self._report.left.values()), "no such column")
-            raise UsageError(why, column=self._index.column)
-        if ".".join(path) != self._index.column:
-            raise UsageError("an index is of a leaf column", column=self._index.column, hint=".".join(path))
-        places, pad, keys = wanted
-        if old is not None:
-            places = old.false_places if places is None else places
-            pad = old.pad if pad is None else pad
-            keys = old.max_keys if keys is None else keys
-        return manifest_for(path, sum(one.rows for one in seen), 0.001 if places is None else places, bool(pad), keys)
-
-    def _hash(self, rest: Sequence[_Seen], base: Manifest, files_per_task: int) -> None:
+    def _hash(self, rest: Sequence[_Seen], found: IndexUpdate) -> None:
         """Runs of the files that are new."""
-        folder, table = self._index.folder, self._place.table
+        folder, base = self._index.folder, found.base
         if not rest:
             return
         draft = f"run-{secrets.token_hex(8)}-0.parquet"  # what a killed job leaves is cleared away like such
-        folder.write_manifest(replace(base, runs=(), facts=FACTS.empty_table(), docs=()), table, draft)
+        folder.write_manifest(replace(base, runs=(), facts=FACTS.empty_table(), docs=()), draft)
         try:
             for part in _runs(rest, most_places(base.bits)):
-                self._hash_run(part, replace(self._place, draft=draft), files_per_task)
+                self._hash_run(part, found, replace(self._place, draft=draft))
         finally:
             folder.remove(draft)
 
-    def _hash_run(self, part: Sequence[_Seen], place: _Tasks, files_per_task: int) -> None:
+    def _hash_run(self, part: Sequence[_Seen], found: IndexUpdate, place: _Tasks) -> None:
         places, files = 0, []
         for one in part:
             assert one.seen is not None  # noqa: S101
@@ -321,41 +289,30 @@ class _Job:
         shards = max(1, -(-sum(one.rows for one in part) // _SHARD_ENTRIES))
         failed: Failed = self._spark.sparkContext.accumulator({}, _Reasons())
         bits = place_bits_for(places)
-        listed = packs(self._spark, [(bits, pickle.dumps(one)) for one in files], files_per_task)
+        listed = packs(self._spark, [(bits, pickle.dumps(one)) for one in files], self._files_per_task)
         rows = self._spark.createDataFrame(listed, "bits int, file binary")
         entries = rows.mapInArrow(lambda batches: place.hashed(batches, shards, failed), "shard int, entry bigint")
 
-        def written(key: tuple[Any, ...], found: pa.Table) -> pa.Table:
-            return place.written(key[0].as_py(), found, shards, places)
+        def written(key: tuple[Any, ...], made: pa.Table) -> pa.Table:
+            return place.written(key[0].as_py(), made, shards, places)
 
         told = entries.groupBy("shard").applyInArrow(written, _WRITTEN).collect()
-        self._book(part, files, told, shards, places, failed.value)
-
-    def _book(
-        self,
-        part: Sequence[_Seen],
-        files: Sequence[_File],
-        told: Sequence[Any],
-        shards: int,
-        places: int,
-        failed: dict[int, str],
-    ) -> None:
         # Within a shard they come in the order in which they were written.
         ordered = sorted(told, key=lambda row: row["shard"])
-        names = "file", "seal", "size", "entries", "first", "last"
-        parts = (Shard(*(row[name] for name in names)) for row in ordered if row["file"] is not None)
-        folder, table = self._index.folder, self._place.table
-        listed = [folder.with_keys(one._replace(unique=bytes(one.unique)), table) for one in parts]
-        run = Run(secrets.token_hex(8), place_bits_for(places), places, tuple(listed))
-        self._found.runs.append(run)
+        run = Run(secrets.token_hex(8), bits, places, self._shards(ordered))
+        found.runs.append(run)
         done = [set(np.frombuffer(row["done"], dtype=np.int64).tolist()) for row in ordered if row["done"]]
         sure = set.intersection(*done) if len(done) == shards else set()
         for one, file in zip(part, files, strict=True):
             if one.number in sure and one.seen is not None:
-                self._found.add(file.relative, one.seen, run.id, file.base)
-                self._report.hashed += 1
+                found.add(one.number, one.seen, run, file.base)
             else:
-                self._report.left[file.relative] = failed.get(one.number, "a task could not hash it")
+                found.leave(one.number, failed.value.get(one.number, "a task could not hash it"))
+
+    def _shards(self, rows: Sequence[Any]) -> tuple[Shard, ...]:
+        names = "file", "seal", "size", "entries", "first", "last"
+        made = (Shard(*(row[name] for name in names)) for row in rows if row["file"] is not None)
+        return tuple(self._index.folder.with_keys(one._replace(unique=bytes(one.unique))) for one in made)
 
 
 def _runs(seen: Sequence[_Seen], most: int) -> Iterator[list[_Seen]]:

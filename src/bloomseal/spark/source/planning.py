@@ -16,7 +16,7 @@ from ...core.cached import cached_property
 from ...core.errors import BloomsealError
 from ...core.exclusion import Exclusion, by_folder
 from ...core.storage.ref import FileRef
-from ...index.folder import columns_in
+from ...index.place import columns_in
 from ...storage.discovery.kinds import Found, Kind
 from ..listing import open_filesystem
 from .files.tree import typed
@@ -27,7 +27,7 @@ from .stats import SourceStats
 
 if TYPE_CHECKING:
     from ...core.decryption import DecryptionSpec
-    from ...index.facts.sighting import Sighting
+    from ...index.facts.sameness import Sighting
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare

@@ -29,7 +29,7 @@ from .stats import SourceStats
 from .types import DECODING, arrow_type, forget_arrow_schema, position_of
 
 if TYPE_CHECKING:
-    from ...index.facts.sighting import Kept
+    from ...index.facts.sameness import Kept
     from .search import KeySearch
 
 __all__ = ["Piece", "Scan"]

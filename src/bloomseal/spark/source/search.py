@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.decryption import DecryptionSpec
     from ...core.parquet.schema import Leaf
     from ...core.storage.ref import FileRef
-    from ...index.facts.sighting import Kept
+    from ...index.facts.sameness import Kept
     from ...index.manifest import FileState
     from ...policy import TablePolicy
     from ...read.file import SealedFile

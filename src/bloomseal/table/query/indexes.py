@@ -17,10 +17,11 @@ from ...core.columns import covers
 from ...core.errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
 from ...core.forked import new_lock
 from ...core.storage.ref import FileRef
-from ...index.facts.members import Members, Trust
-from ...index.facts.sighting import Sighting
-from ...index.folder import IndexFolder, columns_in
+from ...index.facts.members import Members
+from ...index.facts.sameness import Sighting, Trust
+from ...index.folder import IndexFolder
 from ...index.lookup import Coverage, Found, IndexReader, ghost
+from ...index.place import columns_in
 
 if TYPE_CHECKING:
     from ...index.folder import Decryption
@@ -135,7 +136,6 @@ class Indexes:
         self._parts = parts
         self._readers: dict[tuple[int, str], IndexReader] = {}
         self._names: dict[int, list[str]] = {}
-        self._good: dict[bytes, bool] = {}
         self._lock = new_lock()
 
     @cached_property
@@ -205,7 +205,7 @@ class Indexes:
         state = states[number]
         assert state is not None  # noqa: S101
         told = tuple((one.column, one.coverage.content(number)) for one in held if one.coverage.covered[number])
-        return Sighting(state, self._trust is Trust.IDENTITY, told)
+        return Sighting(state, told)
 
     def held(self, columns: Collection[str] | None, states: Sequence[FileState | None]) -> list[Held]:
         """The indexes of these columns, held against the files that are there now (`states`). Those that can't be read
@@ -245,23 +245,22 @@ class Indexes:
         return Held(place, found.among(numbers, len(states)), again, most)
 
     def _named(self, doc: bytes) -> bool:
-        """Has a file of this schema the table's columns by the table's names? Facts are about names: whoever opens
-        another one says what it is.
+        """Whether a file of this schema has the table's columns by the table's names. Facts are about names: whoever
+        opens another one says what it is.
         """
-        if doc not in self._good:
-            try:
-                self._parts.need_names(ghost(doc, ""))
-                self._good[doc] = True
-            except BloomsealError:
-                self._good[doc] = False
-        return self._good[doc]
+        try:
+            self._parts.need_names(ghost(doc, ""))
+        except BloomsealError:
+            return False
+        return True
 
     def _reader(self, place: tuple[int, str]) -> IndexReader:
         with self._lock:
             if (reader := self._readers.get(place)) is None:
                 root = self.folders[place[0]][0].root
-                folder = IndexFolder(root.path, place[1], named=True, filesystem=root.filesystem)
-                reader = self._readers[place] = IndexReader(folder, self._parts.decryption)
+                keys = self._parts.decryption
+                folder = IndexFolder(root.path, place[1], keys, named=True, filesystem=root.filesystem)
+                reader = self._readers[place] = IndexReader(folder)
             return reader
 
     def _pass_over(self, place: tuple[int, str], error: BloomsealError) -> None:

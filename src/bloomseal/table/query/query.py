@@ -26,7 +26,7 @@ from .schema import as_logged, conform, fits, unified
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
     from ...core.sbbf import ColumnType
-    from ...index.facts.sighting import Kept
+    from ...index.facts.sameness import Kept
     from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["Answer", "Fragment", "Query", "Shape", "need_logged", "no_such_column"]

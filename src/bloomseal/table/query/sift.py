@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...core.errors import UsageError
 from ...core.exclusion import Exclusion, of_unopened
-from ...index.facts.sighting import Kept, Sighting
+from ...index.facts.sameness import Kept, Sighting
 from ...index.lookup import GROUP_BITS, SLOT_BITS, ghost
 from ...index.numbers import distinct, within
 from ...read.plan import ReadStats
