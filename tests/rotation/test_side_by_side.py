@@ -20,7 +20,6 @@ import pytest
 import bloomseal as bs
 from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.rotation import Rekey, Rewrap, rotate
-from bloomseal.rotation import run as running
 from bloomseal.rotation.journal import Journal
 from support.orc_files import orc_file, orc_ring
 from support.rotation_tables import keyring, opens, reading, write
@@ -111,23 +110,6 @@ def test_a_file_is_booked_before_it_is_touched(
         )
 
 
-def test_many_files_share_their_syncs(
-    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One for each file's new key material; the journal's and the folder's are for many files together."""
-    counted, real = [0], os.fsync
-
-    def fsync(fd: int) -> None:
-        counted[0] += 1
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    ring.rotate("pii")
-    counted[0] = 0
-    assert rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
-    assert FILES <= counted[0] <= FILES + 6, counted
-
-
 def test_no_file_is_opened_more_often_than_it_must(
     ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,38 +151,20 @@ def test_rights_that_are_narrowed_meanwhile_stay_narrow(
     assert stat.S_IMODE(material.stat().st_mode) == 0o600
 
 
-def test_done_is_booked_after_the_folder_is_synced(
-    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash of the machine may bring back a sidecar's old name: a journal that says done would then be wrong."""
-    journal, before, place = tmp_path / "j", {}, running.sync_folder
-
-    def done() -> int:
-        return journal.read_bytes().count(b'"done"') if journal.exists() else 0
-
-    def sync(folder: str) -> None:
-        assert Path(folder) == table
-        before[len(before)] = done()
-        place(folder)
-
-    monkeypatch.setattr(running, "sync_folder", sync)
-    monkeypatch.setattr(Rewrap, "ahead", 5)
-    ring.rotate("pii")
-    assert rotate(table, Rewrap(reading(ring)), journal=journal, jobs=1).ok
-    assert before == {0: 0, 1: 5, 2: 10}
-    assert done() == FILES
-
-
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_what_is_not_sure_to_be_on_the_disk_is_not_done(
     ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    def refused(folder: str) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), folder)
+    real = os.fsync
+
+    def refused(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
 
     ring.rotate("pii")
     with monkeypatch.context() as broken:
-        broken.setattr(running, "sync_folder", refused)
+        broken.setattr(os, "fsync", refused)
         report = rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=jobs)
     assert report.counts == {"failed": FILES}
     assert "Input/output error" in (report.files[0].why or "")

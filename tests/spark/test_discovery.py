@@ -134,8 +134,8 @@ def test_jobs_see_the_same_files_and_leave_links_out_of_the_table(
         Attempt.of("rekey", table, [late])
     for operation in ("rewrap", "rekey"):
         work = replace(Attempt.of(operation, table, []), identities={late: b""})
-        ((row, _),) = work([late])
-        assert "outside the table" in row[-1]
+        ((_, (outcome, _)),) = work([late])
+        assert "outside the table" in outcome.why
     assert outside.read_bytes() == before
 
 

@@ -216,10 +216,10 @@ def test_a_task_that_runs_twice_does_the_work_once(spark: SparkSession, own_ring
     files = fill(tmp_path / "people", policy)
     before = contents(files)
     attempt = Attempt.of("rekey", policy, files)
-    rows = spark.sparkContext.parallelize([files, files], 2).flatMap(attempt).collect()
-    assert [row[-1] for row, _ in rows] == [None] * 2 * FILES
-    assert Counter(row[2] for row, _ in rows) == {None: FILES, "done by an earlier attempt": FILES}
-    identities = {file: {identity for row, identity in rows if row[0] == file} for file in files}
+    done = spark.sparkContext.parallelize([files, files], 2).flatMap(attempt).collect()
+    assert all(outcome.status == "rotated" for _, (outcome, _) in done)
+    assert Counter(outcome.why for _, (outcome, _) in done) == {None: FILES, "done by an earlier attempt": FILES}
+    identities = {file: {identity for name, (_, identity) in done if name == file} for file in files}
     assert all(len(found) == 1 for found in identities.values())
     assert all(content != before[file] for file, content in contents(files).items())
     assert all(bs.verify(file, decryption=policy).complete for file in files)

@@ -2,9 +2,9 @@
 
 from .job import Job
 from .jobs import Rekey, Rewrap, Seal, Unseal
+from .local import plan, rotate
 from .orc import Repair
 from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
-from .run import plan, rotate
 
 __all__ = [
     "FileOutcome",

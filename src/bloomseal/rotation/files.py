@@ -153,9 +153,12 @@ def unchanged(ref: FileRef) -> Callable[[], None]:
 
 
 @contextlib.contextmanager
-def in_turn(ref: FileRef) -> Iterator[tuple[int, ...] | None]:
+def in_turn(ref: FileRef, patience: float = 0) -> Iterator[tuple[int, ...] | None]:
     """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the
     upload.
+
+    Args:
+        patience: seconds to wait for another rotation that is at work on it.
 
     Yields:
         The file's mark, as `mark_of`.
@@ -173,7 +176,7 @@ def in_turn(ref: FileRef) -> Iterator[tuple[int, ...] | None]:
     with folder, contextlib.ExitStack() as held:
         try:
             # Not the lock of the file's name: that one is for whoever gives it a new file, as this rotation will.
-            held.enter_context(folder.locked(f"{name}.turn", patience=0))
+            held.enter_context(folder.locked(f"{name}.turn", patience=patience))
         except TimeoutError:
             raise ChangedError("another rotation is at work on the file; it was left as it is", file=ref.path) from None
         if (status := folder.stat(name)) is None:

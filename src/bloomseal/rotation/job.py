@@ -16,6 +16,7 @@ from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan
+from .settings import tools_or_none
 
 __all__ = ["Job", "Progress"]
 
@@ -82,12 +83,9 @@ class Job(ABC):
 
     def tools(self) -> list[KeyTools]:
         """The key tools in use."""
-        return []
-
-    ahead: ClassVar[int] = 1
-    """So many files are booked as begun by one sync of the journal, before the first of them is touched, and as done by
-    another. More than one only where `run` does not ask whether a file was begun.
-    """
+        given = (getattr(self, name, None) for name in ("decryption", "encryption"))
+        held = (tools_or_none(one.keys) for one in given if one is not None)
+        return list({id(tools): tools for tools in held if tools is not None}.values())
 
     passes: ClassVar[int] = 0
     """How often the bytes of a file go through AES: for the estimate of time."""

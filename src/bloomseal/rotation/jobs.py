@@ -5,7 +5,7 @@ is `Rekey` only (`orc`).
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..core.keys.material import KeyMetadata
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
+from ..core.storage.source import Source
 from ..format.opening import open_footer
 from ..keytools import KeyTools, as_key_source
 from ..keytools.pinned import PinnedKeys
@@ -41,7 +42,6 @@ from .settings import (
     refuse_half_sealed,
     refuse_old_keys,
     sealing,
-    tools_or_none,
     unwraps,
     wraps,
 )
@@ -68,7 +68,6 @@ class Rewrap(Job):
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rewrap"
     indexes: ClassVar[bool] = True
-    ahead: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
         self._forget()
@@ -100,7 +99,7 @@ class Rewrap(Job):
         )
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
-        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, sync_name=False)
+        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper)
         if report.keys:
             self._indexes.touch(file.ref)
         told = report.to_dict()
@@ -117,7 +116,6 @@ class Rewrap(Job):
             left=report.left,
             unreferenced=report.unreferenced,
             stamp=report.versions,
-            unsynced=report.unsynced,
         )
 
     def still_good(self, stamp: Mapping[str, Any]) -> bool:
@@ -130,9 +128,6 @@ class Rewrap(Job):
 
     def after(self) -> None:
         self._indexes.tell(self.decryption)
-
-    def tools(self) -> list[KeyTools]:
-        return [self._rewrapper.tools]
 
 
 @dataclass
@@ -197,11 +192,6 @@ class Rekey(Job):
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
 
-    def tools(self) -> list[KeyTools]:
-        held = [tools_or_none(self.decryption.keys)]
-        held.append(tools_or_none(self.encryption.keys) if self.encryption else None)
-        return list({id(tools): tools for tools in held if tools is not None}.values())
-
     def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
         if self.encryption is not None:
             return sealing(self.encryption, walk.source.ref)
@@ -229,8 +219,35 @@ class Rekey(Job):
         return tools if internal == tools.internal else tools.storing(internal=internal)
 
 
+class _Turning(Job):
+    """What encrypts a whole file, or decrypts it, and may put the new one elsewhere.
+
+    Attributes:
+        output: folder for the new files; None: in place.
+    """
+
+    output: str | None
+    already: ClassVar[str]
+
+    def target(self, file: DataFile) -> FileRef:
+        return file.ref if self.output is None else _below(self.output, file)
+
+    def _made_before(self, file: DataFile, begun: bool) -> FileOutcome:
+        status = Status.ROTATED if begun else Status.NOTHING
+        return FileOutcome(file.name, status, why=self.already, old_size=file.size, new_size=file.size)
+
+    def _place(self, file: DataFile, begun: bool) -> FileRef:
+        """Where the new file goes, whose folder is there."""
+        if not begun:
+            self.check_free(file)
+        target = self.target(file)
+        if target != file.ref:
+            _make_folder(target)
+        return target
+
+
 @dataclass
-class Seal(Job):
+class Seal(_Turning):
     """Plaintext files become encrypted ones; see `bloomseal.seal_file`. A file that is encrypted in part, or not to be
     looked into, fails.
 
@@ -247,51 +264,46 @@ class Seal(Job):
     rebuild_filters: bool = False
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "seal"
+    already: ClassVar[str] = "encrypted already"
     passes: ClassVar[int] = 2
 
     def plan(self, file: DataFile) -> FilePlan:
         with open_source(file.ref) as source:
-            if is_encrypted(source, self.operation):
-                refuse_half_sealed(source, self.encryption)
-                return FilePlan(file.name, "none", "encrypted already", file.size)
+            if self._is_sealed(source):
+                return FilePlan(file.name, "none", self.already, file.size)
             footer, _ = open_footer(source, None)
             calls = wraps(sealing(self.encryption, self.target(file)), footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        ref, target = file.ref, self.target(file)
-        with open_source(ref) as source:
-            if is_encrypted(source, self.operation):
-                refuse_half_sealed(source, self.encryption)
-                status = Status.ROTATED if begun else Status.NOTHING
-                return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
-        spec = sealing(self.encryption, target)
+        with open_source(file.ref) as source:
+            if self._is_sealed(source):
+                return self._made_before(file, begun)
+        spec = sealing(self.encryption, self.target(file))
         filters = self.bloom_filters
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
-        if not begun:
-            self.check_free(file)
-        _make_place(file, target)
+        target = self._place(file, begun)
         entries = entries_beside(target)
+        ref = file.ref
         report = convert(
             FileRef(ref.path, ref.filesystem), FileRef(target.path, target.filesystem), None, spec, filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(ref, target, self._indexes),
         )  # fmt: skip
         return converted(file.name, report, lambda: prune(target, entries, reading(spec)))
 
-    def target(self, file: DataFile) -> FileRef:
-        return file.ref if self.output is None else _below(self.output, file)
-
     def after(self) -> None:
         self._indexes.tell(self.encryption)
 
-    def tools(self) -> list[KeyTools]:
-        found = tools_or_none(self.encryption.keys)
-        return [] if found is None else [found]
+    def _is_sealed(self, source: Source) -> bool:
+        sealed = is_encrypted(source, self.operation)
+        if sealed:
+            refuse_half_sealed(source, self.encryption)
+        return sealed
 
 
 @dataclass
-class Unseal(Job):
+class Unseal(_Turning):
     """Encrypted files become plaintext ones: everything in them is then in clear; see `bloomseal.unseal_file`.
 
     Args:
@@ -304,6 +316,7 @@ class Unseal(Job):
     output: str | None = None
     in_place: bool = False
     operation: ClassVar[str] = "unseal"
+    already: ClassVar[str] = "plaintext already"
     passes: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -314,25 +327,22 @@ class Unseal(Job):
         decryption = opening(self.decryption, file.ref)
         with open_source(file.ref) as source:
             if not is_encrypted(source, self.operation):
-                return FilePlan(file.name, "none", "plaintext already", file.size)
-            walk = opened(source, decryption)
-            calls = unwraps(walk, decryption)
+                return FilePlan(file.name, "none", self.already, file.size)
+            calls = unwraps(opened(source, decryption), decryption)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        ref, target = file.ref, self.target(file)
+        ref = file.ref
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
         with open_source(ref) as source:
-            if not is_encrypted(source, self.operation):
-                status = Status.ROTATED if begun else Status.NOTHING
-                if begun:
-                    prune(ref, entries_beside(ref), None)
-                return FileOutcome(file.name, status, why="plaintext already", old_size=file.size, new_size=file.size)
-        entries = entries_beside(ref) if self.in_place else {}
-        if not begun:
-            self.check_free(file)
-        _make_place(file, target)
+            encrypted = is_encrypted(source, self.operation)
+        entries = entries_beside(ref) if self.in_place or (begun and not encrypted) else {}
+        if not encrypted:
+            if begun:
+                prune(ref, entries, None)
+            return self._made_before(file, begun)
+        target = self._place(file, begun)
         report = unseal_file(
             ref.path,
             target.path,
@@ -342,23 +352,14 @@ class Unseal(Job):
         )
         return converted(file.name, report, lambda: prune(ref, entries, None))
 
-    def target(self, file: DataFile) -> FileRef:
-        return file.ref if self.output is None else _below(self.output, file)
-
-    def tools(self) -> list[KeyTools]:
-        found = tools_or_none(self.decryption.keys)
-        return [] if found is None else [found]
-
 
 def _below(folder: str, file: DataFile) -> FileRef:
     root = resolve_path(folder, file.ref.filesystem)
     return replace(root, path=posixpath.join(root.path, file.relative), root=root.path)
 
 
-def _make_place(file: DataFile, target: FileRef) -> None:
+def _make_folder(target: FileRef) -> None:
     """The folder of an output."""
-    if target == file.ref:
-        return
     folder = posixpath.dirname(target.path)
     try:
         if target.filesystem is None:

@@ -39,13 +39,16 @@ from ..keytools.access_log import host_name, user_name
 from ..storage.folder import Folder
 from ..storage.shared_sync import SharedSync
 
-__all__ = ["Chain", "Journal", "NoJournal", "default_journal", "job_digest"]
+__all__ = ["Chain", "Journal", "Mark", "NoJournal", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
 _LONGEST: Final = 1 << 30
 _OF_KEYS: Final = ("column", "master_key", "version", "new_master_key", "new_version")
 _NO_LINE: Final = "0" * 64
+
+Mark = tuple[int, ...]
+"""What tells a file from another one that takes its place."""
 
 
 def job_digest(operation: str, facts: Mapping[str, Any], places: Iterable[str]) -> str:
@@ -105,7 +108,42 @@ class Chain:
         return event
 
 
-class Journal:
+class NoJournal:
+    """What is booked of a run, where nothing is written: its driver books it.
+
+    Attributes:
+        done: file → mark and stamp, for those that were finished.
+        begun: files that were begun and not finished, with the mark that they had.
+        finished: the moment at which an earlier run has done everything; None where something is left to do.
+        resumed: there was a journal of this job already.
+    """
+
+    def __init__(self, path: Path = Path()) -> None:  # it has no state
+        self.path = path
+        self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
+        self.begun: dict[str, list[int] | None] = {}
+        self.finished: str | None = None
+        self.resumed = False
+
+    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def settle(
+        self,
+        file: str,
+        status: str,
+        mark: Mark | None,
+        stamp: Mapping[str, Any],
+        keys: Sequence[Mapping[str, Any]] = (),
+    ) -> None: ...
+
+    def fail(self, file: str, why: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Journal(NoJournal):
     """An open journal; one process at a time has it.
 
     Args:
@@ -114,12 +152,6 @@ class Journal:
         operation, digest: of the job (`job_digest`); a journal of another job is refused.
         restart: put an earlier journal aside, under a name with its date, and begin anew.
 
-    Attributes:
-        done: file → mark and stamp, for those that were finished.
-        begun: files that were begun and not finished, with the mark that they had.
-        finished: the moment at which an earlier run has done everything; None where something is left to do.
-        resumed: there was a journal of this job already.
-
     Raises:
         UsageError: another job's journal, another process has it open, somebody else could have written it or could
             exchange it, or the place can't be written to.
@@ -127,11 +159,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], operation: str, digest: str, *, restart: bool = False) -> None:
-        self.path = Path(path)
-        self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
-        self.begun: dict[str, list[int] | None] = {}
-        self.finished: str | None = None
-        self.resumed = False
+        super().__init__(Path(path))
         self._lock, self._syncs = new_lock(), SharedSync()
         self._last = _NO_LINE
         self._told_who = False
@@ -151,7 +179,7 @@ class Journal:
                 ) from None
             self._held = held.pop_all()
 
-    def begin(self, file: str, mark: tuple[int, ...] | None, *, sync: bool = True) -> None:
+    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None:
         """A file is about to be touched; without `sync`, after the next `flush`."""
         self._write(sync=sync, event="begin", file=file, mark=mark)
 
@@ -166,7 +194,7 @@ class Journal:
         self,
         file: str,
         status: str,
-        mark: tuple[int, ...] | None,
+        mark: Mark | None,
         stamp: Mapping[str, Any],
         keys: Sequence[Mapping[str, Any]] = (),
     ) -> None:
@@ -290,33 +318,6 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class NoJournal:
-    """What `Journal` is to a run whose files are booked elsewhere."""
-
-    path = Path()
-    resumed = False
-    finished = None
-
-    def __init__(self) -> None:
-        self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
-        self.begun: dict[str, list[int] | None] = {}
-
-    def begin(self, file: str, mark: tuple[int, ...] | None, *, sync: bool = True) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def settle(
-        self,
-        file: str,
-        status: str,
-        mark: tuple[int, ...] | None,
-        stamp: Mapping[str, Any],
-        keys: Sequence[Mapping[str, Any]] = (),
-    ) -> None: ...
-
-    def fail(self, file: str, why: str) -> None: ...
 
 
 def _digest(line: bytes) -> str:

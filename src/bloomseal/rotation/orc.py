@@ -13,7 +13,6 @@ from typing import ClassVar, Final
 
 from ..core.errors import PolicyError, UnsupportedError, UsageError
 from ..core.storage.ref import FileRef
-from ..keytools import KeyTools
 from ..orc import OrcFile, OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
 from ..storage.formats import Format, format_of
@@ -22,7 +21,7 @@ from .files import DataFile
 from .job import Job, Progress
 from .keys import Target
 from .outcome import FileOutcome, FilePlan, Status
-from .settings import Decryption, opening, tools_or_none
+from .settings import Decryption, opening
 
 __all__ = ["Repair", "identity", "is_orc", "plan_rekey", "rekey_file"]
 
@@ -129,10 +128,6 @@ class Repair(Job):
         return repair_filters(
             file.ref, decryption=self.decryption, drop_masked=self.drop_masked, dry_run=dry_run, progress=progress
         )
-
-    def tools(self) -> list[KeyTools]:
-        found = tools_or_none(self.decryption.keys)
-        return [] if found is None else [found]
 
 
 def _left_out(report: OrcRewriteReport) -> str:

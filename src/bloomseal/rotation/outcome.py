@@ -110,7 +110,6 @@ class FileOutcome:
         keys: keys that were wrapped anew (`RewrappedKey` as plain data), or made anew (`ConversionReport.keys`).
         left: keys that were not, each with `column` and `why`.
         unreferenced: key material beside the file to which its footer does not refer; it was left as it is.
-        unsynced: the folder of key material whose new name is not yet sure to be on the disk.
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
         filters_replaced: filters that were built anew in an older one's place.
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
@@ -138,11 +137,10 @@ class FileOutcome:
     old_copies: str | None = None
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
-    unsynced: str | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         told = asdict(self)
-        del told["stamp"], told["unsynced"]
+        del told["stamp"]
         return told
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -79,11 +78,10 @@ class RewrapReport(ShownInNotebooks):
     kms_calls: int = 0
     versions: dict[str, str | None] = field(default_factory=dict)
     calls: dict[Hashable, int] = field(default_factory=dict, repr=False)
-    unsynced: str | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data; wrapped keys are not among it."""
-        told = {name: value for name, value in self.__dict__.items() if name not in ("calls", "unsynced")}
+        told = {name: value for name, value in self.__dict__.items() if name != "calls"}
         return told | {"keys": [dict(key.__dict__) for key in self.keys]}
 
 
@@ -138,18 +136,14 @@ def rewrap(
 
 
 def rewrap_file(
-    ref: FileRef, decryption: DecryptionSpec, rewrapper: Rewrapper, *, dry_run: bool = False, sync_name: bool = True
+    ref: FileRef, decryption: DecryptionSpec, rewrapper: Rewrapper, *, dry_run: bool = False
 ) -> RewrapReport:
-    """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away.
-
-    Args:
-        sync_name: as for `Replacement.commit`, of local key material; `unsynced` of the report is the folder to sync.
-    """
+    """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away."""
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)
     with open_source(ref) as source:
         try:
-            one = _One(source, decryption, rewrapper, dry_run, sync_name)
+            one = _One(source, decryption, rewrapper, dry_run)
             one.collect()
             if dry_run:
                 one.estimate()
@@ -171,11 +165,8 @@ class _Held:
 
 
 class _One:
-    def __init__(
-        self, source: Source, decryption: DecryptionSpec, rewrapper: Rewrapper, dry_run: bool, sync_name: bool
-    ) -> None:
+    def __init__(self, source: Source, decryption: DecryptionSpec, rewrapper: Rewrapper, dry_run: bool) -> None:
         self.source = source
-        self._sync_name = sync_name
         self.decryption = decryption
         self.rewrapper = rewrapper
         self.report = RewrapReport(source.name, dry_run)
@@ -331,9 +322,7 @@ class _One:
                     lost.add(reference)
             self.report.bytes_written += sum(len(name) + len(text) for name, text in entries.items())
 
-        self._store.change(edit, sync_name=self._sync_name)
-        if not self._sync_name and self.source.ref.filesystem is None:
-            self.report.unsynced = posixpath.dirname(self._store.path)
+        self._store.change(edit)
         for held, _ in done:
             if held.reference in lost:
                 self._leave(held.column, ChangedError("the key material was changed by someone else meanwhile"))

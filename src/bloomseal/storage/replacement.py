@@ -218,7 +218,6 @@ def replace(
     mode: int = 0o666,
     beside: str | None = None,
     alone: bool = False,
-    sync_name: bool = True,
 ) -> None:
     """Replace a small file in an open folder, which stays open, or make it.
 
@@ -227,7 +226,7 @@ def replace(
         mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
         beside: the path of a file that a new one belongs to, whose owner and permissions it gets instead; it need not
             be there.
-        alone, sync_name: as for `Replacement.commit`.
+        alone: as for `Replacement.commit`.
 
     Raises:
         BloomsealError: the old file's access list or attributes can't be carried over.
@@ -243,7 +242,7 @@ def replace(
                 rest = memoryview(piece)
                 while rest:
                     rest = rest[os.write(new.fd, rest) :]
-            new.commit(alone=alone, sync_name=sync_name)
+            new.commit(alone=alone)
     finally:
         if like is not None:
             os.close(like)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import posixpath
@@ -23,9 +22,6 @@ __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
 
 MAX_STORE_BYTES: Final = 64 * 1024 * 1024
 """32,768 columns at 1 KB and more each fit in."""
-
-_REMEMBERED: Final = 64
-_SMALL_BYTES: Final = 16 * 1024
 
 
 class MaterialStore:
@@ -61,19 +57,18 @@ class MaterialStore:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise KeyAccessError(f"the key material in {self.path} can't be read: {reason}") from None
         try:
-            return dict((_remembered if len(text) <= _SMALL_BYTES else _parsed)(text))
+            return _parsed(text)
         except KeyAccessError as error:
             error.what += f": {self.path}"
             raise
 
-    def change(self, edit: Callable[[dict[str, str]], None], *, sync_name: bool = True) -> None:
+    def change(self, edit: Callable[[dict[str, str]], None]) -> None:
         """Edit the entries, durably and at once; a store without any is removed.
 
         Writers of one local store take turns. On other file systems the last one wins.
 
         Args:
             edit: changes the map in place.
-            sync_name: as for `Replacement.commit`.
 
         Raises:
             KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
@@ -85,7 +80,7 @@ class MaterialStore:
                 edit(entries)
                 if entries and entries != before:
                     data = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-                    self._write_bytes(folder, data, sync_name)
+                    self._write_bytes(folder, data)
                 elif before and not entries:
                     self._remove(folder)
         except (OSError, ValueError) as error:
@@ -151,9 +146,9 @@ class MaterialStore:
             data: bytes = remote.read(min(remote.size(), MAX_STORE_BYTES + 1))
             return data
 
-    def _write_bytes(self, folder: Folder | None, data: bytes, sync_name: bool) -> None:
+    def _write_bytes(self, folder: Folder | None, data: bytes) -> None:
         if folder is not None:
-            replace(folder, self._name, data, beside=self._beside, alone=True, sync_name=sync_name)
+            replace(folder, self._name, data, beside=self._beside, alone=True)
             return
         from ...storage.objects import put_in_place  # loads pyarrow, which local files need not
 
@@ -171,10 +166,6 @@ def _parsed(text: bytes) -> dict[str, str]:
     if not all(isinstance(material, str) for material in entries.values()):
         raise KeyAccessError("a key material store whose entries are not texts")
     return entries
-
-
-# A store is read to open its file, and again when it is its writer's turn.
-_remembered = functools.lru_cache(_REMEMBERED)(_parsed)
 
 
 def tidy(folder: str | os.PathLike[str]) -> None:

@@ -12,23 +12,22 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError
+from ...core.storage.ref import FileRef
 from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
 from ...rotation import FileOutcome, FilePlan, Job, Rekey, Repair, Rewrap, Status
 from ...rotation.files import DataFile, find_files
-from ...rotation.job import Progress
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
 from ...rotation.orc import identity as orc_identity
-from ...rotation.run import OUTSIDE, Run
+from ...rotation.run import Run, planned
 from ...rotation.settings import opening
 from ...storage.places import open_source
-from ..listing import TableFiles, list_files, open_filesystem, qualified, split_uri
+from ..listing import list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
 from .common import as_frame, described, job_table, packs
 from .upkeep import keep_indexes
@@ -46,7 +45,6 @@ _DONE: Final = (
 _PLANNED: Final = "file string, action string, why string, size bigint, bytes_to_write bigint, bytes_to_copy bigint, left array<string>"
 _PATIENCE: Final = 600.0
 """Seconds that an attempt waits for another one at the same file."""
-_ANOTHER: Final = "done by an earlier attempt"
 
 
 def rewrap(
@@ -126,13 +124,9 @@ def _by_state(
     spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int, *, dry_run: bool
 ) -> DataFrame:
     """A job that sees by a file whether it is done."""
-    files, outside = _listed(spark, path, work.job)
+    cluster = _Cluster(spark, path, work, files_per_task)
     with described(spark, f"{'plan of ' if dry_run else ''}{work.operation} {os.fspath(path)}"):
-        if dry_run:
-            return _planned(spark, work, files, outside, files_per_task)
-        task = Attempt(work, files.base, {})
-        rows = [row for row, _ in packs(spark, files.names, files_per_task).mapPartitions(task).collect()]
-    return as_frame(spark, _in_order(rows, outside), _DONE)
+        return cluster.planned() if dry_run else cluster.run(NoJournal())
 
 
 def rekey(
@@ -167,15 +161,15 @@ def rekey(
     """
     chosen = job_table(spark, path, policy, table)
     work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({"rebuild_filters": rebuild_filters}))
-    files, outside = _listed(spark, path, work.job)
+    cluster = _Cluster(spark, path, work, files_per_task)
     with described(spark, f"{'plan of ' if dry_run else ''}rekey {os.fspath(path)}"):
         if dry_run:
-            return _planned(spark, work, files, outside, files_per_task)
+            return cluster.planned()
         digest = job_digest("rekey by Spark", work.job.facts(), [qualified(spark, path)])
         with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
-            rows = _rekeyed(spark, work, files, files_per_task, log)
+            done = cluster.run(log, identified=True)
     keep_indexes(spark, path, table_of(work.policy), make=False)
-    return as_frame(spark, _in_order(rows, outside), _DONE)
+    return done
 
 
 @dataclass(frozen=True)
@@ -192,6 +186,27 @@ class _Work:
         """The job itself; one per Python worker, so that one re-wrapped KEK serves all its tasks."""
         return _job(self)
 
+    def found(self, name: str, base: str | None) -> DataFile:
+        """The file as it is now.
+
+        Raises:
+            UsageError: it is gone, or a link out of the table has taken its place since it was listed.
+        """
+        file = find_files(name, open_filesystem(base))[0]
+        with open_source(file.ref) as source:
+            refuse_links_out(source, table_of(self.policy).root)
+        return file
+
+    def identity(self, file: DataFile) -> bytes:
+        """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext
+        file.
+        """
+        if (local_keys := orc_identity(file.ref)) is not None:
+            return local_keys
+        with open_source(file.ref) as source:
+            crypto = open_footer(source, opening(table_of(self.policy), file.ref))[0].crypto
+        return b"" if crypto is None else crypto.aad_unique
+
 
 @functools.lru_cache(maxsize=8)
 def _job(work: _Work) -> Job:
@@ -202,105 +217,103 @@ def _job(work: _Work) -> Job:
     return job
 
 
-def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tuple[TableFiles, list[DataFile]]:
-    """The files to work on, and those that are only told: dead, hidden, left by killed writers. An audit counts none
-    that is not among them.
-    """
-    files = list_files(spark, path)
-    _, inside = split_uri(qualified(spark, path))
-    found = find_files(inside, open_filesystem(files.base), indexes=job.indexes, leftovers=True)
-    outside = [one for one in found if one.outside is not None]
-    names = {*files.names, *(one.ref.path for one in found)}.difference(one.ref.path for one in outside)
-    return replace(files, names=tuple(sorted(names))), outside
+class _Cluster:
+    """A rotation's run, of which executors do the files."""
 
+    def __init__(self, spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int) -> None:
+        self._spark, self._work, self._files_per_task = spark, work, files_per_task
+        listed = list_files(spark, path)
+        _, inside = split_uri(qualified(spark, path))
+        # Those that are only told are among them: dead, hidden, left by killed writers. An audit counts none that is
+        # not.
+        found = find_files(inside, open_filesystem(listed.base), indexes=work.job.indexes, leftovers=True)
+        self._base = listed.base
+        self._files = {one.ref.path: one for one in found}
+        others = (DataFile(FileRef(name), name, 0) for name in listed.names if name not in self._files)
+        self._files = dict(sorted({**self._files, **{one.ref.path: one for one in others}}.items()))
 
-def _in_order(rows: Iterable[Row], outside: Iterable[DataFile]) -> list[Row]:
-    """With a row for each file that is only told, by the files' names."""
-    told = [
-        _row(FileOutcome(one.ref.path, Status.DEAD, OUTSIDE[one.outside], old_size=one.size, new_size=one.size))
-        for one in outside
-        if one.outside is not None
-    ]
-    return sorted([*rows, *told], key=lambda row: str(row[0]))
+    def planned(self) -> DataFrame:
+        """As rows, what would be done."""
+        told = {name: planned(self._work.job, file) for name, file in self._files.items() if file.outside}
+        told |= self._each(_Plans(self._work, self._base), [name for name in self._files if name not in told])
+        rows = [
+            (name, plan.action, plan.why, plan.size, plan.bytes_to_write, plan.bytes_to_copy, _left(plan.left))
+            for name, plan in ((name, told[name]) for name in self._files)
+        ]
+        return as_frame(self._spark, rows, _PLANNED)
 
+    def run(self, log: NoJournal, *, identified: bool = False) -> DataFrame:
+        """As rows, what was done.
 
-def _planned(
-    spark: SparkSession, work: _Work, files: TableFiles, outside: Iterable[DataFile], files_per_task: int
-) -> DataFrame:
-    task = functools.partial(_plans, work, files.base)
-    rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
-    told: list[Row] = [
-        (one.ref.path, "none", OUTSIDE[one.outside], one.size, 0, 0, []) for one in outside if one.outside
-    ]
-    return as_frame(spark, sorted([*rows, *told], key=lambda row: str(row[0])), _PLANNED)
-
-
-def _plans(work: _Work, base: str | None, names: Iterable[str]) -> Iterator[Row]:
-    for name in names:
-        try:
-            plan = work.job.plan(_found(name, base, table_of(work.policy)))
-        except BloomsealError as error:
-            plan = FilePlan(name, "fail", error.what)
-        yield name, plan.action, plan.why, plan.size, plan.bytes_to_write, plan.bytes_to_copy, _left(plan.left)
-
-
-def _rekeyed(spark: SparkSession, work: _Work, files: TableFiles, files_per_task: int, log: Journal) -> list[Row]:
-    looked = functools.partial(_identities, work.policy, files.base)
-    now = dict(packs(spark, files.names, files_per_task).mapPartitions(looked).collect())
-    rows: dict[str, Row] = {}
-    due: dict[str, bytes] = {}
-    for name in files.names:
-        identity, failure = now[name]
-        if identity is None:
-            rows[name] = _row(FileOutcome(name, Status.FAILED, failure))
-        elif name in log.done and log.done[name][0] == list(identity):
-            rows[name] = _row(FileOutcome(name, Status.DONE_BEFORE))
-        elif log.finished is not None:
-            why = f"new or changed since the run ended at {log.finished}; restart begins a new run"
-            rows[name] = _row(FileOutcome(name, Status.SINCE, why))
-        elif (begun := log.begun.get(name)) is not None and begun != list(identity):
-            log.settle(name, Status.ROTATED, tuple(identity), {})
-            rows[name] = _row(FileOutcome(name, Status.DONE_BEFORE, "done just before the interruption"))
-        else:
-            due[name] = identity
-            if begun is None:
-                log.begin(name, tuple(identity))
-    if due:
-        task = Attempt(work, files.base, due)
-        for row, identity in packs(spark, list(due), files_per_task).mapPartitions(task).collect():
-            rows[row[0]] = row
-            if row[-1] is None:
-                log.settle(row[0], row[1], tuple(identity or b""), {})
+        Args:
+            identified: a file is done once it has another identity than it had when the run began.
+        """
+        run = Run(self._work.job, log)
+        inside = [name for name, file in self._files.items() if not file.outside]
+        now = self._each(_Identities(self._work, self._base), inside) if identified else {}
+        told: dict[str, FileOutcome] = {}
+        due: dict[str, bytes | None] = {}
+        for name, file in self._files.items():
+            identity, failure = now.get(name, (None, None))
+            mark = None if identity is None else tuple(identity)
+            if failure is not None:
+                told[name] = FileOutcome(name, Status.FAILED, failure)
+            elif (outcome := run.decided(replace(file, ref=FileRef(name), unseen=None), mark)) is not None:
+                told[name] = outcome
+            elif mark is not None and (begun := log.begun.get(name)) is not None and begun != list(mark):
+                told[name] = FileOutcome(name, Status.DONE_BEFORE, "done just before the interruption")
+                log.settle(name, Status.ROTATED, mark, {})
             else:
-                log.fail(row[0], row[-1])
-    if log.finished is None and all(row[-1] is None for row in rows.values()):
-        log.end()
-    return [rows[name] for name in files.names]
+                due[name] = identity
+                log.begin(name, mark, sync=False)
+        log.flush()
+        known = {name: identity for name, identity in due.items() if identity is not None}
+        for name, (outcome, identity) in self._each(Attempt(self._work, self._base, known), list(due)).items():
+            told[name] = outcome
+            run.settle(outcome, None if identity is None else tuple(identity))
+        run.report.files = [told[name] for name in self._files]
+        run.touched = bool(due)
+        run.end()
+        return as_frame(self._spark, list(map(_row, self._files, run.report.files)), _DONE)
+
+    def _each(self, task: Callable[[Iterable[str]], Iterator[tuple[str, Any]]], names: Sequence[str]) -> dict[str, Any]:
+        """What a task makes of each file."""
+        return dict(packs(self._spark, names, self._files_per_task).mapPartitions(task).collect()) if names else {}
 
 
-def _identities(
-    policy: bytes, base: str | None, names: Iterable[str]
-) -> Iterator[tuple[str, tuple[bytes | None, str | None]]]:
-    table = table_of(policy)
-    for name in names:
-        try:
-            yield name, (_identity(table, _found(name, base, table)), None)
-        except BloomsealError as error:
-            yield name, (None, error.what)
+@dataclass(frozen=True)
+class _Plans:
+    """A task that tells what would be done."""
+
+    work: _Work
+    base: str | None
+
+    def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, FilePlan]]:
+        for name in names:
+            try:
+                yield name, replace(planned(self.work.job, self.work.found(name, self.base)), calls={})
+            except BloomsealError as error:
+                yield name, FilePlan(name, "fail", error.what)
 
 
-def _identity(table: TablePolicy, file: DataFile) -> bytes:
-    """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext file."""
-    if (local_keys := orc_identity(file.ref)) is not None:
-        return local_keys
-    with open_source(file.ref) as source:
-        crypto = open_footer(source, opening(table, file.ref))[0].crypto
-    return b"" if crypto is None else crypto.aad_unique
+@dataclass(frozen=True)
+class _Identities:
+    """A task that tells the identity that each file has now, or why nobody can tell it."""
+
+    work: _Work
+    base: str | None
+
+    def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[bytes | None, str | None]]]:
+        for name in names:
+            try:
+                yield name, (self.work.identity(self.work.found(name, self.base)), None)
+            except BloomsealError as error:
+                yield name, (None, error.what)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A task: the files of one pack, one after the other.
+    """A task that does the files of one pack, one after the other.
 
     Attributes:
         identities: those that the files had when the job began, for a rekey. A file that has another one by now is
@@ -315,74 +328,32 @@ class Attempt:
     def of(cls, operation: str, table: TablePolicy, names: Iterable[str], base: str | None = None) -> Attempt:
         """For these files as they are now."""
         work = _Work(operation, pickle.dumps(table), pickle.dumps({}))
-        return cls(work, base, {name: _identity(table, _found(name, base, table)) for name in names})
+        return cls(work, base, {name: work.identity(work.found(name, base)) for name in names})
 
-    def __call__(self, names: Iterable[str]) -> Iterator[tuple[Row, bytes | None]]:
-        """Per file its row, and its identity afterwards."""
-        table = table_of(self.work.policy)
-        run = Run(_Once(self.work.job, table, self.identities), NoJournal())
+    def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[FileOutcome, bytes | None]]]:
+        """Per file how it came out, and its identity afterwards."""
+        run = Run(self.work.job, NoJournal(), done=self._is_done, patience=_PATIENCE)
         for name in names:
             identity = None
             try:
-                outcome = _in_turn(run, name, self.base, table)
+                outcome = run.take(self.work.found(name, self.base))
                 if name in self.identities and outcome.status.settled:
-                    identity = _identity(table, _found(name, self.base, table))
+                    identity = self.work.identity(self.work.found(name, self.base))
             except BloomsealError as error:
                 outcome = FileOutcome(name, Status.FAILED, error.what)
             # As the driver calls it: where a file system is named, a rotation puts its kind in front.
             outcome.path = name
-            yield _row(outcome), identity
+            yield name, (outcome, identity)
+
+    def _is_done(self, file: DataFile) -> bool:
+        known = self.identities.get(file.ref.path)
+        return known is not None and self.work.identity(file) != known
 
 
-def _in_turn(run: Run, name: str, base: str | None, table: TablePolicy) -> FileOutcome:
-    """Wait for another attempt at the same file: answering "changed" while it is at work would end the job in its
-    place.
-    """
-    deadline, wait = time.monotonic() + _PATIENCE, 0.1
-    while (outcome := run.take(_found(name, base, table))).status is Status.CHANGED and time.monotonic() < deadline:
-        time.sleep(wait)
-        wait = min(2 * wait, 5.0)
-    return outcome
-
-
-class _Once(Job):
-    """A job that leaves alone what has another identity than it had when the job began. It looks while the file is
-    locked.
-    """
-
-    operation = "rotation"
-
-    def __init__(self, job: Job, table: TablePolicy, identities: Mapping[str, bytes]) -> None:
-        self._job = job
-        self._table = table
-        self._identities = identities
-
-    def plan(self, file: DataFile) -> FilePlan:
-        return self._job.plan(file)
-
-    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        known = self._identities.get(file.ref.path)
-        if known is not None and _identity(self._table, file) != known:
-            return FileOutcome(file.name, Status.ROTATED, _ANOTHER, old_size=file.size, new_size=file.size)
-        return self._job.run(file, progress, begun=begun)
-
-
-def _found(name: str, base: str | None, table: TablePolicy) -> DataFile:
-    """The file as it is now.
-
-    Raises:
-        UsageError: it is gone, or a link out of the table has taken its place since it was listed.
-    """
-    file = find_files(name, open_filesystem(base))[0]
-    with open_source(file.ref) as source:
-        refuse_links_out(source, table.root)
-    return file
-
-
-def _row(outcome: FileOutcome) -> Row:
+def _row(name: str, outcome: FileOutcome) -> Row:
     failure = None if outcome.status.settled else outcome.why or str(outcome.status)
     return (
-        outcome.path,
+        name,
         str(outcome.status),
         outcome.why or outcome.old_copies,
         outcome.old_size,

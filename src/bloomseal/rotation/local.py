@@ -1,0 +1,183 @@
+"""A rotation of many files on this machine: planned, or done with a journal, and reported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..core.errors import UsageError
+from ..keytools.kms.calls import patient
+from ..keytools.material.store import tidy
+from .files import DataFile, find_files
+from .job import Job, Progress
+from .journal import Journal, default_journal, job_digest
+from .outcome import RotationPlan, RotationReport
+from .run import Run, planned
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["plan", "rotate"]
+
+Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+
+_SAMPLE_BYTES: Final = 4 << 20
+_DISK_BYTES_PER_SECOND: Final = 200e6
+_KMS_SECONDS: Final = 0.02
+
+
+def plan(
+    paths: Paths,
+    job: Job,
+    *,
+    filesystem: FileSystem | None = None,
+    follow_links: bool = False,
+    journal: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> RotationPlan:
+    """What `rotate` would do. Reads footers, which may take the footers' keys; writes nothing.
+
+    Args:
+        paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
+        progress: called with (bytes of files looked at, bytes of all files).
+
+    Raises:
+        UsageError: nothing at one of the paths; or two files would go to the same place.
+    """
+    files = _files(paths, job, filesystem, follow_links)
+    job.begin()
+    told = RotationPlan(job.operation, str(journal or _default(paths, job)))
+    calls: dict[Hashable, int] = {}
+    done, total = 0, sum(file.size for file in files)
+    for file in files:
+        one = planned(job, file)
+        told.files.append(one)
+        told.bytes_to_write += one.bytes_to_write
+        told.bytes_to_copy += one.bytes_to_copy
+        for call, times in one.calls.items():
+            calls[call] = max(times, calls.get(call, 0))
+        done += file.size
+        if progress is not None:
+            progress(done, total)
+    told.kms_calls = sum(calls.values())
+    told.seconds = _estimate(told, job)
+    return told
+
+
+def rotate(
+    paths: Paths,
+    job: Job,
+    *,
+    filesystem: FileSystem | None = None,
+    follow_links: bool = False,
+    journal: str | os.PathLike[str] | None = None,
+    restart: bool = False,
+    jobs: int = 2,
+    patience: float = 300.0,
+    progress: Progress | None = None,
+) -> RotationReport:
+    """Do `job` with every file, each verified before it replaces the old one.
+
+    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done
+    stays as it was and is in the report; the rest goes on.
+
+    Args:
+        paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
+        journal: where the run keeps its journal; default: `journal.default_journal`.
+        restart: begin a new run, whatever an earlier one has done.
+        jobs: files at the same time. Each takes the memory of a row group, but for `Rewrap`.
+        patience: seconds to wait for a KMS that throttles, counted from its last other answer, before files fail.
+        progress: called with (bytes done, bytes of all files), from one thread at a time.
+
+    Raises:
+        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; or the
+            journal is another job's, or in use.
+        BloomsealError: the journal can't be written.
+    """
+    if jobs < 1:
+        raise UsageError("at least one file is done at a time")
+    files = _files(paths, job, filesystem, follow_links)
+    began = time.monotonic()
+    place = journal or _default(paths, job)
+    with Journal(place, job.operation, _digest(paths, job), restart=restart) as log, contextlib.ExitStack() as waits:
+        for tools in job.tools():
+            waits.enter_context(patient(tools.all_calls, patience))
+        _remove_leftovers(job, files)
+        job.begin()
+        run = Run(job, log, sum(file.size for file in files), progress)
+        run.take_all(files, jobs)
+        job.after()
+        run.end()
+    report = run.report
+    report.seconds = round(time.monotonic() - began, 3)
+    report.kms = _asked(job)
+    return report
+
+
+def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
+    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes)
+    places: dict[str, DataFile] = {}
+    for file in (file for file in files if file.outside is None and file.unseen is None):
+        place = job.target(file).path
+        if (other := places.setdefault(place, file)) is not file:
+            raise UsageError(
+                f"{other.name} would go to the same place, {place}", file=file.name, hint="an output for each folder"
+            )
+    return files
+
+
+def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
+    """Temporary files that killed runs have left: those of the files themselves go with the next replacement, but some
+    files are gone, or are not due any more.
+    """
+    paths = {ref.path for file in files for ref in (file.ref, job.target(file)) if ref.filesystem is None}
+    # Where a link leads, its own folder does not tell.
+    folders = {os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path) for path in paths}  # noqa: PTH114, PTH120
+    for folder in {os.path.realpath(folder) for folder in folders}:
+        tidy(folder)
+
+
+def _digest(paths: Paths, job: Job) -> str:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    places = [os.fspath(path) for path in given]
+    return job_digest(
+        job.operation,
+        job.facts(),
+        (place if "://" in place else os.path.abspath(place) for place in places),  # noqa: PTH100
+    )
+
+
+def _default(paths: Paths, job: Job) -> os.PathLike[str]:
+    return default_journal(job.operation, _digest(paths, job))
+
+
+def _asked(job: Job) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for tools in job.tools():
+        for name, value in tools.counters.to_dict().items():
+            total[name] = max(total.get(name, 0), value) if name == "slowest" else total.get(name, 0) + value
+    return total
+
+
+def _estimate(told: RotationPlan, job: Job) -> float:
+    asked = _asked(job)
+    calls = asked.get("wraps", 0) + asked.get("unwraps", 0)
+    latency = asked["seconds"] / calls if calls else _KMS_SECONDS
+    moved = (told.bytes_to_write + told.bytes_to_copy) / _DISK_BYTES_PER_SECOND
+    sealed = told.bytes_to_write * job.passes / _aes_bytes_per_second() if job.passes and told.bytes_to_write else 0.0
+    return round(moved + sealed + told.kms_calls * latency, 3)
+
+
+def _aes_bytes_per_second() -> float:
+    """One AES-GCM pass over a sample, on this machine, now."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    cipher, sample = AESGCM(os.urandom(16)), bytes(_SAMPLE_BYTES)
+    began = time.perf_counter()
+    cipher.encrypt(os.urandom(12), sample, None)
+    return _SAMPLE_BYTES / max(time.perf_counter() - began, 1e-6)
