@@ -153,7 +153,6 @@ def user_name() -> str:
         return str(number)
 
 
-@functools.cache
 def host_name() -> str:
     """This machine's name."""
     return socket.gethostname()

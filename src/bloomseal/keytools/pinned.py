@@ -31,9 +31,9 @@ class PinnedKeys:
         self.tools = tools
         self._pins = Pins(footer, columns, others)
 
-    def for_file(self, ref: FileRef, *, writing: bool = False) -> PinnedFileKeys:
+    def for_file(self, ref: FileRef, *, writing: bool = False) -> PinnedFileKeys:  # noqa: ARG002
         """The keys of one file."""
-        return PinnedFileKeys(self, self.tools.for_file(ref, writing=writing))
+        return PinnedFileKeys(self.tools, ref, self._pins)
 
     def check(self, master_key: str, column: str | None) -> None:
         """As `Pins.check`."""
@@ -43,18 +43,12 @@ class PinnedKeys:
         return f"<PinnedKeys over {self.tools!r}>"
 
 
-class PinnedFileKeys:
+class PinnedFileKeys(ToolsFileKeys):
     """The keys of one file, through `PinnedKeys`."""
 
-    def __init__(self, pins: PinnedKeys, keys: ToolsFileKeys) -> None:
+    def __init__(self, tools: KeyTools, ref: FileRef, pins: Pins) -> None:
+        super().__init__(tools, ref)
         self._pins = pins
-        self._keys = keys
-        self.describe = keys.describe
-        self.confirm = keys.confirm
-        self.beside = keys.beside
-        self.store = keys.store
-        self.commit = keys.commit
-        self.discard = keys.discard
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """As `ToolsFileKeys.retrieve_key`.
@@ -62,8 +56,8 @@ class PinnedFileKeys:
         Raises:
             PolicyError: sealed under another master key than agreed on; the KMS is not asked then.
         """
-        self._pins.check(self._keys.describe(key_metadata).master_key, column)
-        return self._keys.retrieve_key(key_metadata, column)
+        self._pins.check(self.material(key_metadata).master_key, column)
+        return super().retrieve_key(key_metadata, column)
 
     def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:
         """A column says that it is under the footer key, whose key metadata this is.
@@ -72,9 +66,9 @@ class PinnedFileKeys:
             PolicyError: the footer's master key is not one that was agreed on for the column. Whoever may use the
                 footer key alone could else put values of his own in the place of a column that he can't read.
         """
-        self._pins.check(self._keys.describe(key_metadata).master_key, column)
+        self._pins.check(self.material(key_metadata).master_key, column)
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
         """As `ToolsFileKeys.new_key`; what could not be read back is not written."""
         self._pins.check(master_key, column)
-        return self._keys.new_key(master_key, column, bits)
+        return super().new_key(master_key, column, bits)

@@ -25,7 +25,7 @@ from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
-from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
+from .common import Diagnosis, VendorKms, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 
 __all__ = ["AwsKms", "from_uri"]
@@ -76,7 +76,7 @@ _STATES: Final = {
 }
 
 
-class AwsKms(NeverPickled):
+class AwsKms(VendorKms):
     """AWS KMS. The encryption context binds every wrapped key to the name of its master key, exactly as it was given.
 
     Args:
@@ -137,7 +137,7 @@ class AwsKms(NeverPickled):
             "decrypt",
             master_key_identifier,
             "Plaintext",
-            CiphertextBlob=_blob(wrapped_key, master_key_identifier),
+            CiphertextBlob=self._blob(wrapped_key, master_key_identifier),
             EncryptionContext=_context(master_key_identifier),
         )
         return bytes(answer["Plaintext"])
@@ -148,13 +148,13 @@ class AwsKms(NeverPickled):
         """By ReEncrypt: the key never leaves AWS."""
         new = new_master_key_identifier or master_key_identifier
         request = {
-            "CiphertextBlob": _blob(wrapped_key, master_key_identifier),
+            "CiphertextBlob": self._blob(wrapped_key, master_key_identifier),
             "SourceKeyId": master_key_identifier,
             "SourceEncryptionContext": _context(master_key_identifier),
             "DestinationKeyId": new,
             "DestinationEncryptionContext": _context(new),
         }
-        answer = answered(lambda: self._client.re_encrypt(**request), _diagnose, master_key_identifier, self.kms_name)
+        answer = self._answered(lambda: self._client.re_encrypt(**request), master_key_identifier)
         return base64.b64encode(answer["CiphertextBlob"]).decode("ascii")
 
     def public_key(self, key: str) -> bytes:
@@ -168,12 +168,12 @@ class AwsKms(NeverPickled):
         curve = curve_of(self.public_key(key))
         if curve not in _SIGNING:
             detail = "not a key for Ed25519, or ECDSA over P-256 or P-384"
-            raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
+            raise self._problem(Problem.INVALID, key, detail)
         if curve is None and len(message) > _MOST_SIGNED:
             detail = (
                 f"it signs {_MOST_SIGNED} bytes at most by Ed25519, and these are {len(message)}: take a key of P-256"
             )
-            raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
+            raise self._problem(Problem.INVALID, key, detail)
         given, kind = (message, "RAW") if curve is None else (DIGESTS[curve](message), "DIGEST")
         request = {"Message": given, "MessageType": kind, "SigningAlgorithm": _SIGNING[curve]}
         answer = self._call("sign", key, "Signature", **request)
@@ -233,14 +233,9 @@ class AwsKms(NeverPickled):
         """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias
         may lead to another key by now.
         """
-        answer = answered(
-            lambda: self._client.decrypt(
-                CiphertextBlob=_blob(wrapped_key, master_key_identifier),
-                EncryptionContext=_context(master_key_identifier),
-            ),
-            _diagnose,
-            master_key_identifier,
-            self.kms_name,
+        blob, context = self._blob(wrapped_key, master_key_identifier), _context(master_key_identifier)
+        answer = self._answered(
+            lambda: self._client.decrypt(CiphertextBlob=blob, EncryptionContext=context), master_key_identifier
         )
         return MasterVersion(_key_of(answer["KeyId"]), answer.get("KeyMaterialId"))
 
@@ -250,7 +245,28 @@ class AwsKms(NeverPickled):
             answer[needed]  # an answer without it is none
             return answer
 
-        return answered(call, _diagnose, master_key, self.kms_name)
+        return self._answered(call, master_key)
+
+    def _blob(self, wrapped_key: str, master_key: str) -> bytes:
+        if not (blob := unb64(wrapped_key)):
+            raise self._not_ours(master_key)
+        return blob
+
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        name = type(error).__name__
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            otherwise = (
+                Problem.THROTTLED if status == 429 else Problem.UNREACHABLE if status >= 500 else Problem.INVALID
+            )
+            return _PROBLEMS.get(code, otherwise), code or None
+        if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
+            return Problem.UNREACHABLE, name
+        if name in _NO_CREDENTIALS:
+            return Problem.DENIED, "there are no usable credentials"
+        return Problem.INVALID, name
 
     def __repr__(self) -> str:
         return f"<AwsKms in {self._client.meta.region_name}>"
@@ -294,24 +310,3 @@ def _moment(answer: dict[str, Any]) -> datetime | None:
 
 def _context(master_key: str) -> dict[str, str]:
     return {_CONTEXT: master_key}
-
-
-def _blob(wrapped_key: str, master_key: str) -> bytes:
-    if not (blob := unb64(wrapped_key)):
-        raise KmsAccessError.because(Problem.INVALID, master_key, AwsKms.kms_name, detail="not a key that it wrapped")
-    return blob
-
-
-def _diagnose(error: Exception) -> Diagnosis:
-    name = type(error).__name__
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):
-        code = str(response.get("Error", {}).get("Code", ""))
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        otherwise = Problem.THROTTLED if status == 429 else Problem.UNREACHABLE if status >= 500 else Problem.INVALID
-        return _PROBLEMS.get(code, otherwise), code or None
-    if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
-        return Problem.UNREACHABLE, name
-    if name in _NO_CREDENTIALS:
-        return Problem.DENIED, "there are no usable credentials"
-    return Problem.INVALID, name

@@ -16,20 +16,19 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ...core.errors import UsageError
-from ...core.keys.access import KmsAccessError, Problem, shown
+from ...core.keys.access import Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts
-from .common import Diagnosis, NeverPickled, answered, is_here, pack, unpack, vendor_library
+from .common import Diagnosis, VendorKms, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,127}")
 _VERSION: Final = re.compile(r"[0-9A-Fa-f]{32}")
 _HOSTS: Final = (".vault.azure.net", ".managedhsm.azure.net", ".vault.azure.cn", ".vault.usgovcloudapi.net")
 _ALGORITHMS: Final = {"RSA": "RSA-OAEP-256", "RSA-HSM": "RSA-OAEP-256", "oct": "A256KW", "oct-HSM": "A256KW"}
 _TIMEOUT_SECONDS: Final = 10
 
 
-class AzureKeyVault(NeverPickled):
+class AzureKeyVault(VendorKms):
     """One vault or managed HSM.
 
     Args:
@@ -43,6 +42,7 @@ class AzureKeyVault(NeverPickled):
     """
 
     kms_name = "Azure Key Vault"
+    names = re.compile(r"[A-Za-z0-9-]{1,127}")
 
     def __init__(self, vault_url: str, credential: Any = None, **options: Any) -> None:
         is_here(vault_url)  # the vendor's client refuses to send a token without TLS, even to this machine
@@ -63,13 +63,11 @@ class AzureKeyVault(NeverPickled):
         key = self._get(master_key_identifier)
         algorithm = _algorithm(key)
         if algorithm is None:
-            raise KmsAccessError.because(
-                Problem.INVALID, master_key_identifier, self.kms_name, detail="it is no key that wraps"
-            )
+            raise self._problem(Problem.INVALID, master_key_identifier, "it is no key that wraps")
         if not key.properties.enabled:
             # An RSA key's public half wraps in this process, where the vault could not object.
-            raise KmsAccessError.because(Problem.DISABLED, master_key_identifier, self.kms_name)
-        result = self._call(
+            raise self._problem(Problem.DISABLED, master_key_identifier)
+        result = self._answered(
             lambda: self._client_of(key).wrap_key(self._crypto.KeyWrapAlgorithm(algorithm), key_bytes),
             master_key_identifier,
         )
@@ -80,12 +78,9 @@ class AzureKeyVault(NeverPickled):
         version, wrapped, fields = unpack(wrapped_key, master_key_identifier, self.kms_name)
         algorithm = fields.get("algorithm")
         if not _VERSION.fullmatch(version) or algorithm not in _ALGORITHMS.values():
-            raise KmsAccessError.because(
-                Problem.INVALID, master_key_identifier, self.kms_name, detail="not a key that it wrapped"
-            )
-        _check_name(master_key_identifier)
+            raise self._not_ours(master_key_identifier)
         key_id = f"{self._url}/keys/{master_key_identifier}/{version}"
-        answer = self._call(
+        answer = self._answered(
             lambda: self._client_of(key_id).unwrap_key(self._crypto.KeyWrapAlgorithm(algorithm), wrapped),
             master_key_identifier,
         )
@@ -114,14 +109,31 @@ class AzureKeyVault(NeverPickled):
         """None: the vault does not tell which version opened it."""
 
     def _get(self, master_key: str) -> Any:
-        _check_name(master_key)
-        return self._call(lambda: self._keys.get_key(master_key), master_key)
+        return self._answered(lambda: self._keys.get_key(master_key), master_key)
 
     def _client_of(self, key: Any) -> Any:
         return self._crypto.CryptographyClient(key, self._credential, **self._options)
 
-    def _call(self, call: Any, master_key: str) -> Any:
-        return answered(call, _diagnose, master_key, self.kms_name)
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        name = type(error).__name__
+        bases = {base.__name__ for base in type(error).__mro__}
+        status = getattr(error, "status_code", None)
+        if isinstance(status, int):
+            if "disabled" in str(getattr(getattr(error, "error", None), "innererror", "")).lower():
+                return Problem.DISABLED, None
+            if status == 404:
+                return Problem.UNKNOWN, None
+            if status in (401, 403):
+                return Problem.DENIED, f"status {status}"
+            if status == 429:
+                return Problem.THROTTLED, f"status {status}"
+            unavailable = status >= 500 or status == 408
+            return Problem.UNREACHABLE if unavailable else Problem.INVALID, f"status {status}"
+        if bases & {"ClientAuthenticationError", "CredentialUnavailableError"}:
+            return Problem.DENIED, "there are no usable credentials"
+        if bases & {"ServiceRequestError", "ServiceResponseError"}:
+            return Problem.UNREACHABLE, name
+        return Problem.INVALID, name
 
     def __repr__(self) -> str:
         return f"<AzureKeyVault {self._url}>"
@@ -143,32 +155,3 @@ def from_uri(uri: str) -> AzureKeyVault:
 
 def _algorithm(key: Any) -> str | None:
     return _ALGORITHMS.get(str(getattr(key.key_type, "value", key.key_type)))
-
-
-def _check_name(master_key: str) -> None:
-    if not _NAME.fullmatch(master_key):
-        raise KmsAccessError.because(
-            Problem.UNKNOWN, master_key, AzureKeyVault.kms_name, detail="not a name that a key can have"
-        )
-
-
-def _diagnose(error: Exception) -> Diagnosis:
-    name = type(error).__name__
-    bases = {base.__name__ for base in type(error).__mro__}
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        if "disabled" in str(getattr(getattr(error, "error", None), "innererror", "")).lower():
-            return Problem.DISABLED, None
-        if status == 404:
-            return Problem.UNKNOWN, None
-        if status in (401, 403):
-            return Problem.DENIED, f"status {status}"
-        if status == 429:
-            return Problem.THROTTLED, f"status {status}"
-        unavailable = status >= 500 or status == 408
-        return Problem.UNREACHABLE if unavailable else Problem.INVALID, f"status {status}"
-    if bases & {"ClientAuthenticationError", "CredentialUnavailableError"}:
-        return Problem.DENIED, "there are no usable credentials"
-    if bases & {"ServiceRequestError", "ServiceResponseError"}:
-        return Problem.UNREACHABLE, name
-    return Problem.INVALID, name

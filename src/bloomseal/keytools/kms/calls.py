@@ -7,13 +7,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...core.encryption import SecretKey
 from ...core.errors import BloomsealError, KeyAccessError, UsageError
@@ -25,9 +26,6 @@ from ...core.text import articled
 from ...storage.baton import waiting
 from ..kms_protocols import DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 __all__ = ["KmsCalls", "client_of", "patient", "started"]
 
@@ -208,74 +206,43 @@ class KmsCalls:
             return self._answer(counter, function, *arguments, master_key=master_key)
 
     def _answer(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+        call = functools.partial(function, *arguments)
         deadline = time.monotonic() + self._timeout
-
-        def once(until: float) -> T:
-            return self._once(counter, functools.partial(function, *arguments), master_key, until)
-
-        try:
-            return once(deadline)
-        except KeyAccessError as error:
-            if not error.retryable:
-                raise
-            failed = error
-        if self._patient(failed):
-            return self._outwaited(once, failed)
-        return self._repeated(lambda: once(deadline), failed, deadline)
-
-    def _patient(self, failed: BaseException | None) -> bool:
-        """Is that throttling which is still to be waited out?"""
-        since = self._throttled_since
-        if since is None or self._given_up.is_set():
-            return False
-        return _throttled(failed) and time.monotonic() - since < self.patience
-
-    def _outwaited(self, once: Callable[[float], T], failed: KeyAccessError) -> T:
-        """Again and again after random waits (full jitter), until the KMS has throttled for as long as `patience`."""
-        wait = _FIRST_WAIT
-        while self._patient(failed):
-            longest = max(0.0, (self._throttled_since or 0.0) + self.patience - time.monotonic())
-            self._wait(min(random.uniform(0, wait), longest))  # noqa: S311  # spreads load, guards nothing
-            if self._given_up.is_set():
-                break
-            wait = min(2 * wait, _LONGEST_PATIENT_WAIT)
-            self._count(retries=1)
+        for attempt in itertools.count(1):
             try:
-                return once(time.monotonic() + self._timeout)
+                return self._once(counter, call, master_key, deadline)
             except KeyAccessError as error:
-                failed = error
-        raise failed
+                failed, pause = error, self._pause(error, attempt, deadline)
+            if pause is None:
+                raise failed
+            self._wait(pause)
+            if self._given_up.is_set():
+                raise failed
+            if self._patience_left(failed):
+                deadline = time.monotonic() + self._timeout
+            self._count(retries=1)
+        raise AssertionError("unreachable")
+
+    def _pause(self, failed: KeyAccessError, attempt: int, deadline: float) -> float | None:
+        """Seconds until the next attempt, random and growing (full jitter); None: there is to be none."""
+        if not failed.retryable or self._given_up.is_set():
+            return None
+        left = self._patience_left(failed)
+        longest = _LONGEST_PATIENT_WAIT if left else _LONGEST_WAIT
+        pause = random.uniform(0, min(_FIRST_WAIT * 2.0 ** min(attempt - 1, 30), longest))  # noqa: S311  # no secret
+        if left:
+            return min(pause, left)
+        late = time.monotonic() + pause >= deadline
+        return None if late or attempt >= self._attempts else pause
+
+    def _patience_left(self, failed: KeyAccessError) -> float:
+        """Seconds for which the throttling that this is, is still to be waited out."""
+        if not _throttled(failed) or (since := self._throttled_since) is None:
+            return 0.0
+        return max(0.0, since + self.patience - time.monotonic())
 
     def _wait(self, seconds: float) -> None:
         self._given_up.wait(seconds)
-
-    def _repeated(self, once: Callable[[], T], failed: KeyAccessError, deadline: float) -> T:
-        # Imported here: that takes as long as looking into ten files, and most calls succeed at once.
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay, stop_when_event_set
-        from tenacity.wait import wait_random_exponential
-
-        first = [failed]
-
-        def attempt() -> T:
-            if first:
-                raise first.pop()
-            return once()
-
-        def again(state: RetryCallState) -> None:  # noqa: ARG001
-            self._count(retries=1)
-
-        retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, KeyAccessError) and error.retryable),
-            sleep=self._wait,
-            stop=stop_after_attempt(self._attempts)
-            | stop_before_delay(max(0.0, deadline - time.monotonic()))
-            | stop_when_event_set(self._given_up),
-            wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
-            before_sleep=again,
-            reraise=True,
-        )
-        answer: T = retrying(attempt)
-        return answer
 
     def _once(self, counter: str | None, function: Callable[[], T], master_key: str, deadline: float) -> T:
         if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):

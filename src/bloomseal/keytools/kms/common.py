@@ -8,14 +8,13 @@ import base64
 import ipaddress
 import json
 import re
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
-from ...core.keys.access import KmsAccessError, Problem
+from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
 
@@ -23,7 +22,9 @@ __all__ = [
     "Diagnosis",
     "LocalKeysOnly",
     "NeverPickled",
-    "answered",
+    "VendorKms",
+    "address_in",
+    "by_type",
     "claimed_version",
     "is_here",
     "pack",
@@ -44,10 +45,47 @@ class NeverPickled:
         raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
-class LocalKeysOnly(NeverPickled):
-    """A KMS client that opens local keys of ORC files (`LocalKeyKms`), and can wrap no key that is given to it."""
+class VendorKms(NeverPickled):
+    """A client of a KMS, which fails with our errors only.
 
-    kms_name = "the KMS"
+    Attributes:
+        kms_name: how messages call it.
+        names: what a master key can be called there; None: whatever the service takes.
+    """
+
+    kms_name: str = "the KMS"
+    names: ClassVar[re.Pattern[str] | None] = None
+
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        """What an exception of the vendor's means."""
+        return Problem.INVALID, type(error).__name__
+
+    def _problem(self, problem: Problem, master_key: str, detail: str | None = None) -> KmsAccessError:
+        return KmsAccessError.because(problem, master_key, self.kms_name, detail=detail)
+
+    def _not_ours(self, master_key: str) -> KmsAccessError:
+        return self._problem(Problem.INVALID, master_key, "not a key that it wrapped")
+
+    def _answered(self, call: Callable[[], T], master_key: str) -> T:
+        """What `call` returns; its failure as ours.
+
+        Raises:
+            KmsAccessError: by `_diagnose`, or no key can have the name. The vendor's exception is not part of its
+                chain: requests, with their tokens and plaintexts, often are part of it.
+        """
+        if self.names is not None and not self.names.fullmatch(master_key):
+            raise self._problem(Problem.UNKNOWN, master_key, "not a name that a key can have")
+        try:
+            return call()
+        except BloomsealError:
+            raise
+        except Exception as error:
+            problem, detail = self._diagnose(error)
+        raise self._problem(problem, master_key, detail)
+
+
+class LocalKeysOnly(VendorKms):
+    """A KMS client that opens local keys of ORC files (`LocalKeyKms`), and can wrap no key that is given to it."""
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
         """Raises KmsAccessError, always."""
@@ -103,20 +141,25 @@ def is_here(url: str, *, allow_http: bool = False) -> bool:
     return here
 
 
-def answered(call: Callable[[], T], diagnose: Callable[[Exception], Diagnosis], master_key: str, kms: str) -> T:
-    """What `call` returns; its failure as ours.
+def address_in(uri: str, what: str, hint: str, *options: str) -> tuple[str, dict[str, str]]:
+    """The address ``https://HOST[:PORT]/PATH`` in a KMS URI, or ``http://`` where it says ``plain_http=true``; and what
+    its query says.
 
     Raises:
-        KmsAccessError: by `diagnose`. The vendor's exception is not part of its chain: requests, with their tokens and
-            plaintexts, often are part of it.
+        UsageError: no host, a user, or other options than these, ``plain_http`` and ``allow_http``.
     """
-    try:
-        return call()
-    except BloomsealError:
-        raise
-    except Exception as error:
-        problem, detail = diagnose(error)
-    raise KmsAccessError.because(problem, master_key, kms, detail=detail)
+    parts = urlsplit(uri)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not parts.hostname or set(query) - {"allow_http", "plain_http", *options} or parts.username:
+        raise UsageError(f"{shown(uri)} is no {what}", hint=hint)
+    scheme = "http" if query.get("plain_http") == "true" else "https"
+    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}", query
+
+
+def by_type(error: Exception, problems: Mapping[str, Problem]) -> Diagnosis | None:
+    """The problem of the first of an exception's types that has one."""
+    names = (base.__name__ for base in type(error).__mro__)
+    return next(((problems[name], type(error).__name__) for name in names if name in problems), None)
 
 
 def pack(version: str, wrapped: bytes, **more: str) -> str:
@@ -141,10 +184,9 @@ def unpack(wrapped_key: str, master_key: str, kms: str) -> tuple[str, bytes, dic
     return version, wrapped, fields
 
 
-@lru_cache(maxsize=1024)
 def claimed_version(wrapped_key: str) -> str | None:
     """The master key's version that a wrapped key names, as `pack` writes it, Vault, or parquet-java; None where it
-    names none. It is a claim: `DescribingKms.opened_by` knows. Remembered, since one KEK serves many files.
+    names none. It is a claim: `DescribingKms.opened_by` knows.
     """
     if (match := _VAULT.match(wrapped_key)) is not None:
         found: Any = match[1]

@@ -19,12 +19,11 @@ from typing import Any, Final
 from ...core.errors import UsageError
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts
-from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
+from .common import Diagnosis, VendorKms, by_type, pack, unpack, vendor_library
 
 __all__ = ["GcpKms", "from_uri"]
 
 _RING: Final = re.compile(r"projects/[^/?#\s]+/locations/[A-Za-z0-9-]+/keyRings/[A-Za-z0-9_-]{1,63}")
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _TIMEOUT_SECONDS: Final = 10.0
 _PROBLEMS: Final = {
     "PermissionDenied": Problem.DENIED,
@@ -50,7 +49,7 @@ _STATES: Final = {
 }
 
 
-class GcpKms(NeverPickled):
+class GcpKms(VendorKms):
     """One key ring. The additional authenticated data bind every wrapped key to the name of its master key.
 
     Args:
@@ -60,6 +59,7 @@ class GcpKms(NeverPickled):
     """
 
     kms_name = "Google Cloud KMS"
+    names = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
     def __init__(self, key_ring: str, client: Any = None) -> None:
         if not _RING.fullmatch(key_ring):
@@ -92,9 +92,7 @@ class GcpKms(NeverPickled):
         else:
             return bytes(answer.plaintext)
         if failure.problem is Problem.DISABLED and self._is_gone(master_key_identifier, version):
-            failure = KmsAccessError.because(
-                Problem.DESTROYED, master_key_identifier, self.kms_name, detail=f"version {version}"
-            )
+            failure = self._problem(Problem.DESTROYED, master_key_identifier, f"version {version}")
         raise failure
 
     def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
@@ -127,19 +125,15 @@ class GcpKms(NeverPickled):
         return _state(found) is KeyState.DESTROYED
 
     def _call(self, operation: str, master_key: str, **request: Any) -> Any:
-        if not _NAME.fullmatch(master_key):
-            raise KmsAccessError.because(
-                Problem.UNKNOWN, master_key, self.kms_name, detail="not the short name of a key"
-            )
         name = f"{self._ring}/cryptoKeys/{master_key}"
         method = getattr(self._client, operation)
         # The key tools retry, and count it.
-        return answered(
-            lambda: method(request={"name": name, **request}, timeout=_TIMEOUT_SECONDS, retry=None),
-            _diagnose,
-            master_key,
-            self.kms_name,
+        return self._answered(
+            lambda: method(request={"name": name, **request}, timeout=_TIMEOUT_SECONDS, retry=None), master_key
         )
+
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        return by_type(error, _PROBLEMS) or super()._diagnose(error)
 
     def __repr__(self) -> str:
         return f"<GcpKms {self._ring}>"
@@ -165,10 +159,3 @@ def _last(name: str) -> str:
 
 def _state(version: Any) -> KeyState:
     return _STATES.get(version.state.name, KeyState.DISABLED)
-
-
-def _diagnose(error: Exception) -> Diagnosis:
-    for base in type(error).__mro__:
-        if (problem := _PROBLEMS.get(base.__name__)) is not None:
-            return problem, type(error).__name__
-    return Problem.INVALID, type(error).__name__

@@ -26,7 +26,7 @@ from ...core.errors import UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
-from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
+from .common import Diagnosis, VendorKms, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in
 
 __all__ = ["MODULE_VARIABLE", "PIN_VARIABLE", "Pkcs11Kms", "from_uri"]
@@ -62,7 +62,7 @@ process.
 T = TypeVar("T")
 
 
-class Pkcs11Kms(NeverPickled):
+class Pkcs11Kms(VendorKms):
     """One token. Its sessions bear one caller at a time, so calls take turns.
 
     Args:
@@ -120,7 +120,7 @@ class Pkcs11Kms(NeverPickled):
             versions = {str(version): (version, key) for version, key in self._versions(master_key_identifier)}
             if number not in versions:
                 detail = f"it has no version {shown(number)}"
-                raise KmsAccessError.because(Problem.UNKNOWN, master_key_identifier, self.kms_name, detail=detail)
+                raise self._problem(Problem.UNKNOWN, master_key_identifier, detail)
             version, key = versions[number]
             if fields.get("mechanism") == _GCM and len(sealed) > _NONCE_BYTES:
                 self._usable(key, master_key_identifier, version, "decrypt", _GCM)
@@ -215,7 +215,7 @@ class Pkcs11Kms(NeverPickled):
             if number is not None:
                 found[number] = key
         if not found:
-            raise KmsAccessError.because(Problem.UNKNOWN, master_key, self.kms_name)
+            raise self._problem(Problem.UNKNOWN, master_key)
         return sorted(found.items())
 
     def _usable(self, key: Any, master_key: str, version: int, direction: str, only: str | None = None) -> str:
@@ -226,12 +226,8 @@ class Pkcs11Kms(NeverPickled):
             offered = self._pkcs11.Mechanism[mechanism] in self._mechanisms
             if offered and only in (None, mechanism) and self._has(key, right):
                 return mechanism
-        raise KmsAccessError.because(
-            Problem.DISABLED,
-            master_key,
-            self.kms_name,
-            detail=f"the attributes of version {version} forbid to {direction}",
-        )
+        detail = f"the attributes of version {version} forbid to {direction}"
+        raise self._problem(Problem.DISABLED, master_key, detail)
 
     def _may(self, key: Any, master_key: str, version: int, direction: str) -> bool:
         try:
@@ -283,7 +279,7 @@ class Pkcs11Kms(NeverPickled):
                         self._log_out()
                     raise
 
-        return answered(in_session, self._diagnose, master_key, self.kms_name)
+        return self._answered(in_session, master_key)
 
     def _log_in(self) -> None:
         library = self._pkcs11.lib(self._module)

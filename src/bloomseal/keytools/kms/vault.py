@@ -20,23 +20,20 @@ import os
 import re
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from ...core.errors import UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
-from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
+from .common import Diagnosis, VendorKms, address_in, by_type, is_here, vendor_library
 from .signing import der
 
 __all__ = ["VaultKms", "from_uri"]
 
-# Names become part of a request's path: nothing in a file may lead to another one.
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _WRAPPED: Final = re.compile(r"vault:v([0-9]{1,9}):[A-Za-z0-9+/=]+")
 _TIMEOUT_SECONDS: Final = 10
 _SIGNING: Final = {"ecdsa-p256": "sha2-256", "ecdsa-p384": "sha2-384"}
@@ -54,7 +51,7 @@ _PROBLEMS: Final = {
 }
 
 
-class VaultKms(NeverPickled):
+class VaultKms(VendorKms):
     """A transit engine.
 
     Args:
@@ -70,6 +67,8 @@ class VaultKms(NeverPickled):
     """
 
     kms_name = "Vault"
+    # Names become part of a request's path: nothing in a file may lead to another one.
+    names = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class VaultKms(NeverPickled):
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """What `wrap_key` was given."""
-        _version(wrapped_key, master_key_identifier)
+        self._version(wrapped_key, master_key_identifier)
         return unb64(
             self._call("decrypt_data", master_key_identifier, "plaintext", ciphertext=wrapped_key)["plaintext"]
         )
@@ -120,7 +119,7 @@ class VaultKms(NeverPickled):
         """
         if new_master_key_identifier not in (None, master_key_identifier):
             return self.wrap_key(self.unwrap_key(wrapped_key, master_key_identifier), str(new_master_key_identifier))
-        _version(wrapped_key, master_key_identifier)
+        self._version(wrapped_key, master_key_identifier)
         return str(self._call("rewrap_data", master_key_identifier, "ciphertext", ciphertext=wrapped_key)["ciphertext"])
 
     def public_key(self, key: str) -> bytes:
@@ -146,7 +145,7 @@ class VaultKms(NeverPickled):
             return latest, der(load_pem_public_key(text.encode())), _SIGNING[kind]
         except (KeyError, TypeError, ValueError):
             detail = f"{shown(kind)} is no type of keys for Ed25519, or ECDSA over P-256 or P-384"
-        raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
+        raise self._problem(Problem.INVALID, key, detail)
 
     def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
         """By the key's entry: the versions that were not trimmed, and their dates. An engine has one name for a key.
@@ -177,7 +176,12 @@ class VaultKms(NeverPickled):
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
         """The N of ``vault:vN:``, once the engine has opened it: it takes the key of that version and no other."""
         self.unwrap_key(wrapped_key, master_key_identifier)
-        return MasterVersion(master_key_identifier, str(int(_version(wrapped_key, master_key_identifier))))
+        return MasterVersion(master_key_identifier, str(int(self._version(wrapped_key, master_key_identifier))))
+
+    def _version(self, wrapped_key: str, master_key: str) -> str:
+        if (match := _WRAPPED.fullmatch(wrapped_key)) is None:
+            raise self._not_ours(master_key)
+        return match[1]
 
     def _clock(self) -> datetime | None:
         """The server's time, by ``sys/health``; None where that is not to be had, as below a namespace."""
@@ -188,11 +192,6 @@ class VaultKms(NeverPickled):
             return None
 
     def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
-        if not _NAME.fullmatch(master_key):
-            raise KmsAccessError.because(
-                Problem.UNKNOWN, master_key, self.kms_name, detail="not a name that a key can have"
-            )
-
         def call() -> dict[str, Any]:
             method = getattr(self._client.secrets.transit, operation)
             answer = method(name=master_key, mount_point=self._mount, **request)
@@ -201,11 +200,11 @@ class VaultKms(NeverPickled):
             return data
 
         try:
-            return answered(call, _diagnose, master_key, self.kms_name)
+            return self._answered(call, master_key)
         except KmsAccessError as refused:
             if refused.problem is not Problem.DENIED or not self._has_new_token():
                 raise
-        return answered(call, _diagnose, master_key, self.kms_name)
+        return self._answered(call, master_key)
 
     def _has_new_token(self) -> bool:
         """Something may have renewed the environment's token since it was taken."""
@@ -218,6 +217,23 @@ class VaultKms(NeverPickled):
         self._client.token = token
         return True
 
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        if (known := by_type(error, _PROBLEMS)) is not None:
+            return known
+        told = " ".join(str(text) for text in getattr(error, "errors", None) or ())
+        if "encryption key not found" in told or "no existing key named" in told:
+            return Problem.UNKNOWN, None
+        if "soft deleted" in told:
+            return Problem.DISABLED, None
+        if (
+            "ciphertext version is disallowed by policy" in told
+            or "ciphertext or signature version is disallowed" in told
+        ):
+            return Problem.DISABLED, "the version is below min_decryption_version"
+        if "key version not found" in told or "invalid key version" in told:
+            return Problem.DESTROYED, "the version was trimmed"
+        return super()._diagnose(error)
+
     def __repr__(self) -> str:
         return f"<VaultKms at {self._url}, mount {self._mount}>"
 
@@ -229,41 +245,16 @@ def from_uri(uri: str) -> VaultKms:
         UsageError: no such URI; or plain HTTP to another machine.
         MissingDependencyError: hvac isn't installed.
     """
-    parts = urlsplit(uri)
-    query = parse_qs(parts.query)
-    if not parts.hostname or set(query) - {"allow_http", "namespace", "plain_http"} or parts.username:
-        raise UsageError(f"{shown(uri)} is no Vault URI", hint="vault://host:8200/transit")
-    plain = query.get("plain_http", ["false"])[0] == "true"
+    url, query = address_in(uri, "Vault URI", "vault://host:8200/transit", "namespace")
+    parts = urlsplit(url)
     return VaultKms(
-        f"{'http' if plain else 'https'}://{parts.netloc}",
+        f"{parts.scheme}://{parts.netloc}",
         mount=parts.path.strip("/") or "transit",
-        namespace=query.get("namespace", [None])[0],
-        allow_http=query.get("allow_http", ["false"])[0] == "true",
+        namespace=query.get("namespace"),
+        allow_http=query.get("allow_http") == "true",
     )
-
-
-def _version(wrapped_key: str, master_key: str) -> str:
-    if (match := _WRAPPED.fullmatch(wrapped_key)) is None:
-        raise KmsAccessError.because(Problem.INVALID, master_key, VaultKms.kms_name, detail="not a key that it wrapped")
-    return match[1]
 
 
 def _moment(made: Any) -> datetime | None:
     """Symmetric keys have seconds since 1970 here, asymmetric ones an object."""
     return datetime.fromtimestamp(made, UTC) if isinstance(made, int | float) else None
-
-
-def _diagnose(error: Exception) -> Diagnosis:
-    for base in type(error).__mro__:
-        if (problem := _PROBLEMS.get(base.__name__)) is not None:
-            return problem, base.__name__
-    told = " ".join(str(text) for text in getattr(error, "errors", None) or ())
-    if "encryption key not found" in told or "no existing key named" in told:
-        return Problem.UNKNOWN, None
-    if "soft deleted" in told:
-        return Problem.DISABLED, None
-    if "ciphertext version is disallowed by policy" in told or "ciphertext or signature version is disallowed" in told:
-        return Problem.DISABLED, "the version is below min_decryption_version"
-    if "key version not found" in told or "invalid key version" in told:
-        return Problem.DESTROYED, "the version was trimmed"
-    return Problem.INVALID, type(error).__name__

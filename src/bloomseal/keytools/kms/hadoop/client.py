@@ -19,17 +19,14 @@ import os
 import re
 import ssl
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from ....core.errors import UsageError
-from ....core.keys.access import KmsAccessError, Problem, shown
+from ....core.keys.access import Problem
 from ...access_log import user_name
-from ..common import LocalKeysOnly, is_here
+from ..common import Diagnosis, LocalKeysOnly, address_in, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 
-# Names become part of a request's path: nothing in a file may lead to another one.
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _TIMEOUT_SECONDS: Final = 10
 _MAX_ANSWER: Final = 1 << 20
 _IV_BYTES: Final = 16
@@ -58,6 +55,8 @@ class HadoopKms(LocalKeysOnly):
     """
 
     kms_name = "Hadoop KMS"
+    # Names become part of a request's path: nothing in a file may lead to another one.
+    names = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
     def __init__(self, url: str, *, user: str | None = None, allow_http: bool = False) -> None:
         is_here(url, allow_http=allow_http)
@@ -88,15 +87,12 @@ class HadoopKms(LocalKeysOnly):
         return versions - 1
 
     def _call(self, method: str, place: str, master_key: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-        if not _NAME.fullmatch(master_key):
-            raise self._problem(Problem.UNKNOWN, master_key, "not a name that a key can have")
-        try:
-            status, data = self._answer(method, place, None if body is None else json.dumps(body))
-        except (OSError, http.client.HTTPException) as error:
-            failed = type(error).__name__
-        else:
-            return self._understood(status, data, master_key)
-        raise self._problem(Problem.UNREACHABLE, master_key, failed)
+        text = None if body is None else json.dumps(body)
+        return self._understood(*self._answered(lambda: self._answer(method, place, text), master_key), master_key)
+
+    def _diagnose(self, error: Exception) -> Diagnosis:
+        gone = isinstance(error, OSError | http.client.HTTPException)
+        return Problem.UNREACHABLE if gone else Problem.INVALID, type(error).__name__
 
     def _answer(self, method: str, place: str, body: str | None) -> tuple[int, bytes]:
         # One connection for a call: nothing is shared between threads, or with a forked child. No redirect is followed,
@@ -129,9 +125,6 @@ class HadoopKms(LocalKeysOnly):
             raise self._problem(Problem.INVALID, master_key, "no JSON object")
         return answer
 
-    def _problem(self, problem: Problem, master_key: str, detail: str | None) -> KmsAccessError:
-        return KmsAccessError.because(problem, master_key, self.kms_name, detail=detail)
-
     def __repr__(self) -> str:
         return f"<HadoopKms at {self._url}>"
 
@@ -142,15 +135,8 @@ def from_uri(uri: str) -> HadoopKms:
     Raises:
         UsageError: no such URI; or plain HTTP to another machine.
     """
-    parts = urlsplit(uri)
-    query = parse_qs(parts.query)
-    if not parts.hostname or set(query) - {"allow_http", "plain_http"} or parts.username:
-        raise UsageError(f"{shown(uri)} is no Hadoop KMS", hint="hadoop-kms://host:9600/kms")
-    plain = query.get("plain_http", ["false"])[0] == "true"
-    return HadoopKms(
-        f"{'http' if plain else 'https'}://{parts.netloc}{parts.path or '/kms'}",
-        allow_http=query.get("allow_http", ["false"])[0] == "true",
-    )
+    url, query = address_in(uri, "Hadoop KMS", "hadoop-kms://host:9600/kms")
+    return HadoopKms(url if urlsplit(url).path else f"{url}/kms", allow_http=query.get("allow_http") == "true")
 
 
 def _b64(data: bytes) -> str:
