@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
@@ -122,19 +122,17 @@ class Problem:
 
 
 @dataclass
-class Listing:
-    """What lies at a place.
+class FolderContents:
+    """What lies at a place, or at several.
 
     Attributes:
         files: in the order of their relative paths, each file once, however many links lead to it.
         sidecars: external key material.
-        tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
         unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
             any name that lead nowhere, files of data that have no end yet, archives.
         logged: with `everything`, Parquet and ORC files in the logs of tables, under names that logs parse by
             themselves not: they are the log's own, which nobody rewrites.
-        root: the folder that was searched; None where a file was named.
         gone: with `everything`, files that were listed, and gone before they were opened.
         begun: with `everything`, files that begin as Parquet or ORC does, and don't end so: cut off, or unfinished.
         named: with `everything`, folders and files whose own names have ``=`` in them.
@@ -143,15 +141,32 @@ class Listing:
 
     files: list[Found] = field(default_factory=list)
     sidecars: list[FileRef] = field(default_factory=list)
-    tables: dict[str, Layout] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     unsure: list[Problem] = field(default_factory=list)
     logged: list[FileRef] = field(default_factory=list)
-    root: FileRef | None = None
     gone: list[str] = field(default_factory=list)
     begun: list[Found] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+
+    def take_over(self, other: FolderContents) -> None:
+        """All but the files."""
+        for one in fields(FolderContents):
+            if one.name != "files":
+                getattr(self, one.name).extend(getattr(other, one.name))
+
+
+@dataclass
+class Listing(FolderContents):
+    """What lies at one place.
+
+    Attributes:
+        tables: folders that hold a table with a log, and which; "" is the place itself.
+        root: the folder that was searched; None where a file was named.
+    """
+
+    tables: dict[str, Layout] = field(default_factory=dict)
+    root: FileRef | None = None
 
 
 def is_hidden(relative: str) -> bool:

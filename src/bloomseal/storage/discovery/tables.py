@@ -19,7 +19,7 @@ from ...core.text import articled
 from ..formats import METADATA_ENDINGS, Format, named_format
 from ..places import FilePlace, is_object, resolve_path, type_at
 from .files import exists, list_files
-from .kinds import LOGS, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
+from .kinds import LOGS, FolderContents, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 from .pattern import PathPattern
 
 if TYPE_CHECKING:
@@ -52,37 +52,25 @@ Places = Paths | FilePlace
 
 
 @dataclass
-class TableFiles:
+class TableFiles(FolderContents):
     """The files of a table, or of several places.
 
+    `files` are what a reader takes, in order; with `everything` also visible Parquet files of other names.
+
     Attributes:
-        files: what a reader takes, in order; with `everything` also visible Parquet files of other names.
         others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers (whole or not), files
             that no live version names.
-        problems: what could not be looked at.
-        unsure: as `Listing` has it.
         snapshot: what the log says, where one table with a log was opened to be read.
         live: path → what the log says about the file.
         missing: files that a current version names and that are not there; each is a problem too.
         logs: folders of tables with a log → the log.
-        sidecars: external key material found in the folders.
-        gone, begun, named, unread: as `Listing` has them.
     """
 
-    files: list[Found] = field(default_factory=list)
     others: list[Found] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    unsure: list[Problem] = field(default_factory=list)
     snapshot: Snapshot | None = None
     live: dict[str, LiveFile] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     logs: dict[str, DeltaLog | IcebergLog] = field(default_factory=dict)
-    sidecars: list[FileRef] = field(default_factory=list)
-    logged: list[FileRef] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    begun: list[Found] = field(default_factory=list)
-    named: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
 
 
 def find_files(
@@ -116,9 +104,10 @@ def find_files(
         raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")
     if not listed:
         raise UsageError("no path is given", hint="a file, a folder or a table")
-    result = TableFiles()
+    search = _Search(filesystem, version, everything, follow_links, alone=len(listed) == 1)
     for path in listed:
-        _add(result, path, filesystem, version, everything, follow_links, alone=len(listed) == 1)
+        search.add(path)
+    result = search.result
     if version is not None and not result.logs:
         raise UsageError("versions are for Delta and Iceberg tables", file=os.fspath(listed[0]))
     if any(problem.leads_out for problem in result.problems):
@@ -197,118 +186,124 @@ def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaL
     raise UnsupportedError(f"{layout} tables are not read", file=ref.path, hint="a list of the live files")
 
 
-def _add(
-    result: TableFiles,
-    path: Path,
-    filesystem: FileSystem | None,
-    version: int | None,
-    everything: bool,
-    follow_links: bool,
-    *,
-    alone: bool,
-) -> None:
-    ref = named = resolve_path(path, filesystem)
-    if named.path.endswith(METADATA_ENDINGS):
-        ref = FileRef(posixpath.dirname(posixpath.dirname(ref.path)) or ".", ref.filesystem)
-        if posixpath.basename(posixpath.dirname(named.path)) != "metadata":
-            ref = FileRef(posixpath.dirname(named.path) or ".", ref.filesystem)
-    else:
-        _refuse_part_of_table(ref)
-    listing = list_files(ref.path, ref.filesystem, everything=everything, follow_links=follow_links)
-    if named is not ref:
-        listing.tables[""] = Layout.ICEBERG
-    files = {found.relative: found for found in listing.files}
-    for below, layout in sorted(listing.tables.items()):
-        folder = FileRef(posixpath.join(ref.path, below) if below else ref.path, ref.filesystem)
-        if below and not everything:
+@dataclass
+class _Search:
+    """A look at one place after the other.
+
+    Attributes:
+        version, everything, follow_links: as for `find_files`.
+        alone: there is one place only.
+        result: what was found so far.
+    """
+
+    filesystem: FileSystem | None
+    version: int | None
+    everything: bool
+    follow_links: bool
+    alone: bool
+    result: TableFiles = field(default_factory=TableFiles)
+
+    def add(self, path: Path) -> None:
+        """One place."""
+        ref = named = resolve_path(path, self.filesystem)
+        if named.path.endswith(METADATA_ENDINGS):
+            above = posixpath.dirname(named.path)
+            if posixpath.basename(above) == "metadata":
+                above = posixpath.dirname(above)
+            ref = FileRef(above or ".", ref.filesystem)
+        else:
+            _refuse_part_of_table(ref)
+        listing = list_files(ref.path, ref.filesystem, everything=self.everything, follow_links=self.follow_links)
+        if named is not ref:
+            listing.tables[""] = Layout.ICEBERG
+        files = {found.relative: found for found in listing.files}
+        for below, layout in sorted(listing.tables.items()):
+            folder = FileRef(posixpath.join(ref.path, below), ref.filesystem) if below else ref
+            try:
+                live = self._live(folder, folder if below else named, layout, inside=bool(below))
+            except BloomsealError as error:
+                if not (below and self.everything):
+                    raise
+                listing.problems.append(Problem(folder.path, str(error)))
+            else:
+                self._keep_live(files, live, listing, folder, below)
+        self._sort_out(files.values(), listing)
+        if not self.everything and listing.root is not None and not (files or listing.problems or self.result.logs):
+            raise UsageError(
+                "the folder holds no Parquet or ORC files", file=ref.path, hint="files named *.parquet or *.orc"
+            )
+
+    def _live(self, folder: FileRef, named: FileRef, layout: Layout, *, inside: bool) -> Sequence[LiveFile]:
+        """The live files of a table with a log."""
+        if not self.everything and inside:
             raise UsageError(
                 f"{articled(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
             )
-        try:
-            log = open_log(named if not below else folder, layout, version)
-            if not everything:
-                if not alone:
-                    raise UsageError("a table with a log is opened alone", file=folder.path)
-                result.snapshot = log.snapshot()
-                live = result.snapshot.files
-            else:
-                from ..logs.snapshot import LiveFile
+        log = open_log(named, layout, self.version)
+        if self.everything:
+            from ..logs.snapshot import LiveFile
 
-                live = tuple(map(LiveFile, sorted(log.paths())))
-        except BloomsealError as error:
-            if not below or not everything:
-                raise
-            listing.problems.append(Problem(folder.path, str(error)))
-            continue
-        result.logs[folder.path] = log
-        _keep_live(files, live, listing, folder, below, result, follow_links)
-    _sort_out(result, files.values(), listing, everything)
-    if not everything and listing.root is not None and not (files or listing.problems or result.logs):
-        raise UsageError(
-            "the folder holds no Parquet or ORC files", file=ref.path, hint="files named *.parquet or *.orc"
-        )
+            live: Sequence[LiveFile] = tuple(map(LiveFile, sorted(log.paths())))
+        elif not self.alone:
+            raise UsageError("a table with a log is opened alone", file=folder.path)
+        else:
+            self.result.snapshot = log.snapshot()
+            live = self.result.snapshot.files
+        self.result.logs[folder.path] = log
+        return live
 
+    def _sort_out(self, files: Iterable[Found], listing: Listing) -> None:
+        wanted = (Kind.DATA, Kind.OTHER) if self.everything else (Kind.DATA,)
+        for found in files:
+            (self.result.files if found.kind in wanted else self.result.others).append(found)
+        self.result.take_over(listing)
 
-def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, everything: bool) -> None:
-    wanted = (Kind.DATA, Kind.OTHER) if everything else (Kind.DATA,)
-    for found in files:
-        (result.files if found.kind in wanted else result.others).append(found)
-    result.problems += listing.problems
-    result.sidecars += listing.sidecars
-    result.logged += listing.logged
-    result.unsure += listing.unsure
-    result.gone += listing.gone
-    result.begun += listing.begun
-    result.named += listing.named
-    result.unread += listing.unread
-
-
-def _keep_live(
-    files: dict[str, Found],
-    live: Sequence[LiveFile],
-    listing: Listing,
-    folder: FileRef,
-    below: str,
-    result: TableFiles,
-    follow_links: bool,
-) -> None:
-    """Of the files below the folder keep those that the log names; the others are dead, whatever they are called."""
-    prefix = f"{below}/" if below else ""
-    for relative, found in list(files.items()):
-        if relative.startswith(prefix) and found.kind in (Kind.DATA, Kind.OTHER):
-            files[relative] = replace(found, kind=Kind.DEAD)
-    for one in live:
-        if one.elsewhere:
-            listing.problems.append(Problem(one.path, "on another file system than its table"))
-            continue
-        if folder.filesystem is None and not can_name(one.path):
-            listing.problems.append(Problem(one.path, NO_NAME))
-            continue
-        inside = _inside(one, folder)
-        if inside is None and not follow_links:
-            # Nobody sealed the log: whoever writes it must not choose which files elsewhere are read or replaced.
-            listing.problems.append(
-                Problem(one.path, "the table's log leads out of the table; it was not followed", leads_out=True)
-            )
-            continue
-        name = prefix + inside if inside is not None else one.path.lstrip("/")
-        if (held := files.get(name)) is None:
-            path = posixpath.join(folder.path, inside) if inside is not None else one.path
-            if not is_file(FileRef(path, folder.filesystem)):
-                listing.problems.append(Problem(one.path, "the table's log names it, and it is not there"))
-                result.missing.append(one.path)
+    def _keep_live(
+        self, files: dict[str, Found], live: Sequence[LiveFile], listing: Listing, folder: FileRef, below: str
+    ) -> None:
+        """Of the files below the folder keep those that the log names; the others are dead, whatever their names."""
+        prefix = f"{below}/" if below else ""
+        for relative, found in list(files.items()):
+            if relative.startswith(prefix) and found.kind in (Kind.DATA, Kind.OTHER):
+                files[relative] = replace(found, kind=Kind.DEAD)
+        for one in live:
+            inside = _inside(one, folder)
+            if (problem := self._problem(one, folder, inside)) is not None:
+                listing.problems.append(problem)
                 continue
-            held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)
-        if held.ref.path in result.live and result.snapshot is not None:
-            # By one name, or by two that lead to it.
-            listing.problems.append(Problem(one.path, "the table's log names it twice, so that its rows count twice"))
-            continue
-        files[name] = replace(held, kind=Kind.DATA, told=one.told)
-        result.live[held.ref.path] = one
+            name = prefix + inside if inside is not None else one.path.lstrip("/")
+            if (held := files.get(name)) is None:
+                path = posixpath.join(folder.path, inside) if inside is not None else one.path
+                if not is_file(FileRef(path, folder.filesystem)):
+                    listing.problems.append(Problem(one.path, "the table's log names it, and it is not there"))
+                    self.result.missing.append(one.path)
+                    continue
+                held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)
+            if held.ref.path in self.result.live and self.result.snapshot is not None:
+                # By one name, or by two that lead to it.
+                why = "the table's log names it twice, so that its rows count twice"
+                listing.problems.append(Problem(one.path, why))
+                continue
+            files[name] = replace(held, kind=Kind.DATA, told=one.told)
+            self.result.live[held.ref.path] = one
+
+    def _problem(self, one: LiveFile, folder: FileRef, inside: str | None) -> Problem | None:
+        """Why nobody looks at a file that the log names."""
+        if one.elsewhere:
+            return Problem(one.path, "on another file system than its table")
+        if folder.filesystem is None and not can_name(one.path):
+            return Problem(one.path, NO_NAME)
+        if inside is None and not self.follow_links:
+            # Nobody sealed the log: whoever writes it must not choose which files elsewhere are read or replaced.
+            why = "the table's log leads out of the table; it was not followed"
+            return Problem(one.path, why, leads_out=True)
+        return None
 
 
 def _inside(one: LiveFile, folder: FileRef) -> str | None:
     """A live file's path below its table's folder; None where it lies outside."""
+    if one.elsewhere or (folder.filesystem is None and not can_name(one.path)):
+        return None
     if folder.filesystem is not None:
         base = folder.path.rstrip("/") + "/"
         return one.path.removeprefix(base) if one.path.startswith(base) and "/../" not in one.path else None
