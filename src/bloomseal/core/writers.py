@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 __all__ = ["KNOWN_WRONG", "Claim", "KnownWrong", "application_and_version", "known_wrong"]
@@ -18,7 +17,6 @@ Version = tuple[int, int, int]
 _VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII | re.DOTALL)
 _UNRELEASED: Final = ("-", ".dev", "a", "b", "rc")
 _LONGEST: Final = 256
-_REMEMBERED: Final = 64
 _SEEN: Final = "seen in its files"
 """The source of a row of which no bug is public."""
 _COMPRESSED: Final = "it compresses data pages V2 and says that it does not"
@@ -88,7 +86,12 @@ KNOWN_WRONG: Final = (
 )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+_BY_APPLICATION: Final = {
+    name: tuple(row for row in KNOWN_WRONG if row.application.lower() == name)
+    for name in {row.application.lower() for row in KNOWN_WRONG}
+}
+
+
 def known_wrong(claim: Claim, application: str, version: str | None) -> KnownWrong | None:
     """Why what a writer says does not count; None where it does.
 
@@ -96,8 +99,8 @@ def known_wrong(claim: Claim, application: str, version: str | None) -> KnownWro
         application, version: as the file names them, such as `application_and_version` gives them. A version that is
             none, such as an empty text, is taken for one that is not named.
     """
-    named = _parsed(version or "")
-    rows = (row for row in KNOWN_WRONG if row.claim is claim and row.application.lower() == application.lower())
+    rows = [row for row in _BY_APPLICATION.get(application.lower(), ()) if row.claim is claim]
+    named = _parsed(version or "") if rows else None
     return next((row for row in rows if (row.unnamed if named is None else _within(named, row))), None)
 
 

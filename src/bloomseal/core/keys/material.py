@@ -28,8 +28,7 @@ __all__ = [
 
 _TYPE: Final = "PKMT1"
 _JSON: Final = json.JSONDecoder()
-_REMEMBERED: Final = 64
-_REMEMBERED_METADATA: Final = 512
+_REMEMBERED: Final = 512
 """Of 256 files that a table keeps open, those of the footer and of a column."""
 _SHORT: Final = 4096
 """Bytes of the longest key metadata that is remembered. Most are a few hundred."""
@@ -88,7 +87,7 @@ class KeyMaterial:
         Raises:
             KeyAccessError: not PKMT1 material.
         """
-        return _material(text)
+        return cls._from_fields(material_fields(text))
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> KeyMaterial:
@@ -135,13 +134,7 @@ def material_fields(text: str | bytes) -> dict[str, Any]:
     Raises:
         KeyAccessError: not PKMT1 material.
     """
-    return dict(_fields(text))
-
-
-# A file's key metadata is looked at by whoever opens it, checks it, describes it and wraps it anew.
-@functools.lru_cache(_REMEMBERED)
-def _material(text: str | bytes) -> KeyMaterial:
-    return KeyMaterial._from_fields(_fields(text))
+    return _pkmt1(text, "key material")
 
 
 def _parsed(key_metadata: bytes) -> KeyMetadata:
@@ -151,12 +144,8 @@ def _parsed(key_metadata: bytes) -> KeyMetadata:
     return KeyMetadata(reference=_get(fields, "keyReference", str))
 
 
-_metadata = functools.lru_cache(_REMEMBERED_METADATA)(_parsed)
-
-
-@functools.lru_cache(_REMEMBERED)
-def _fields(text: str | bytes) -> dict[str, Any]:
-    return _pkmt1(text, "key material")
+# A file's key metadata is looked at by whoever opens it, checks it, describes it and wraps it anew.
+_metadata = functools.lru_cache(_REMEMBERED)(_parsed)
 
 
 _MISSING: Final = object()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from ..errors import FormatError
@@ -276,7 +275,6 @@ def with_integers(raw: bytes, values: Sequence[int | None]) -> bytes:
     return b"".join((*out, raw[begin:]))
 
 
-@lru_cache
 def _integers_first(count: int) -> re.Pattern[bytes]:
     """Structs that begin with so many i32 and i64 fields, numbered from 1; each varint is a group."""
     return re.compile(rb"[\x15\x16]([\x80-\xff]{0,9}[\x00-\x7f])" * count)
