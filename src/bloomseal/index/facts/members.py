@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
@@ -86,6 +85,7 @@ class Members:
         """Of these files what stays the same as long as no page of the column changes, from their authenticated
         footers; None where one can't be opened.
         """
+        from concurrent.futures import ThreadPoolExecutor  # a first look-up waits for what it loads
 
         def content(number: int) -> bytes | None:
             try:
