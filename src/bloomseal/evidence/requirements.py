@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,22 +41,21 @@ class Scope:
     nameless: Sequence[str]
 
 
-@cache
-def _items() -> list[dict[str, Any]]:
-    read: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("standards.toml").read_text("utf-8"))["item"]
-    return read
+_ITEMS: Final[list[dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("standards.toml").read_text("utf-8"))[
+    "item"
+]
 
 
 def standard_of(requirement: str) -> str:
     """The standard that a policy's requirement is of; the requirement itself, where nobody here knows it."""
-    known = {item["standard"] for item in _items()}
+    known = {item["standard"] for item in _ITEMS}
     return next((name for name in sorted(known) if requirement.startswith(name)), requirement)
 
 
 def requirements_of(scope: Scope) -> list[dict[str, Any]]:
     """Every item of the scope's standard, each with its claim, as plain data."""
     unknown = {"item": "", "title": scope.standard, "unseen": "what this requirement asks for: no item of it is known"}
-    items = [item for item in _items() if item["standard"] == scope.standard] or [unknown]
+    items = [item for item in _ITEMS if item["standard"] == scope.standard] or [unknown]
     return [
         {
             "standard": scope.standard,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from ..core.errors import UnsupportedError
@@ -36,7 +35,6 @@ _FIRST_DAY: Final = -141_427
 """1582-10-15, in days since 1970."""
 _FIRST_SECOND: Final = -2_208_988_800
 """1900-01-01, in seconds since 1970."""
-_REMEMBERED: Final = 64
 _PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -78,7 +76,6 @@ def _is_marked(walk: Walk, mark: bytes) -> bool:
     return mark in _marks(walk.footer.struct.fields.get(FileMeta.KEY_VALUE))
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _marks(field: tuple[int, bytes] | None) -> frozenset[bytes]:
     """Of the key-value metadata: the marks that it has, or that a writer of its version would have set."""
     struct = Struct()

@@ -10,7 +10,6 @@ types whose equal values can have encodings that we can't list.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -95,10 +94,9 @@ def _in_text(data: bytes | bytearray, needle: bytes) -> bool:
     """By memmem of the C library, which leaves the interpreter to other threads meanwhile; by `_in_numbers` where there
     is none.
     """
-    memmem = _memmem()
-    if memmem is None or not isinstance(data, bytes):
+    if _MEMMEM is None or not isinstance(data, bytes):
         return _in_numbers(data, needle)
-    return memmem(data, len(data), needle, len(needle)) is not None
+    return _MEMMEM(data, len(data), needle, len(needle)) is not None
 
 
 def _in_numbers(data: bytes | bytearray, needle: bytes) -> bool:
@@ -107,7 +105,6 @@ def _in_numbers(data: bytes | bytearray, needle: bytes) -> bool:
     return data.rfind(needle) >= 0
 
 
-@functools.cache
 def _memmem() -> Callable[[bytes, int, bytes, int], int | None] | None:
     try:
         found = ctypes.CDLL(None).memmem
@@ -116,3 +113,6 @@ def _memmem() -> Callable[[bytes, int, bytes, int], int | None] | None:
     found.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
     found.restype = ctypes.c_void_p
     return found
+
+
+_MEMMEM: Final = _memmem()

@@ -30,7 +30,6 @@ exec "{java}" "$@"
 """
 
 
-@functools.cache
 def java_home() -> Path | None:
     """The folder to use as ``JAVA_HOME``; None where there is no Java of version 17 or later.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import operator
 from collections.abc import Collection, Mapping
@@ -58,18 +57,18 @@ def a_count(value: Any, name: str, what: str) -> int:
     return number
 
 
-@functools.cache
-def _encoding_options() -> tuple[str, ...]:
-    """The options of this pyarrow's writer, with those that only its C++ part knows."""
-    named = inspect.signature(pq.ParquetWriter.__init__).parameters.values()
-    taken = [one.name for one in named if one.kind is not one.VAR_KEYWORD and one.name not in ("self", "schema")]
-    return (*taken, *_PASSED_THROUGH)
+_NAMED: Final = inspect.signature(pq.ParquetWriter.__init__).parameters.values()
+_TAKEN: Final = tuple(
+    one.name for one in _NAMED if one.kind is not one.VAR_KEYWORD and one.name not in ("self", "schema")
+)
+_ENCODING_OPTIONS: Final = (*_TAKEN, *_PASSED_THROUGH)
+"""The options of this pyarrow's writer, with those that only its C++ part knows."""
 
 
 def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
     if taken := _OURS & options.keys():
         raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
-    known = [*_ARGUMENTS, *(name for name in _encoding_options() if name not in _OURS)]
+    known = [*_ARGUMENTS, *(name for name in _ENCODING_OPTIONS if name not in _OURS)]
     if unknown := [name for name in options if name not in known]:
         raise UsageError(
             f"the writer has no option {unknown[0]!r}", hint=f"one of {', '.join(nearest(unknown[0], known))}"

@@ -17,7 +17,6 @@ from ...core.thrift.structs import ColumnIndex, OffsetIndex, decode
 from ...format.decode import decode_batches, leaf_values
 from ...format.minifile import PageSelection, mini_file
 from ...read.parquet import ParquetFile
-from ...sbbf import batch
 from ..folder import IndexFolder
 from ..manifest import Run, Shard
 from ..numbers import as_numpy
@@ -31,9 +30,6 @@ _KEPT_ENTRIES: Final = 1 << 18
 """A shard of no more entries is held in memory once it was read: 2 MiB."""
 _PAGES_AT_ONCE: Final = 256
 _ROWS_AT_ONCE: Final = 1 << 20
-_WORTH_KERNELS: Final = 1 << 14
-_SEARCH: Final = 100
-"""Nanoseconds to look one of many fingerprints up without kernels."""
 
 
 class RunReader:
@@ -56,7 +52,8 @@ class RunReader:
         Returns:
             Two arrays of one length: which of `fingerprints`, and a place of it.
         """
-        ascending, order = _in_order(fingerprints)
+        order = np.argsort(fingerprints)
+        ascending = fingerprints[order]
         bits = self.run.place_bits
         low = ascending.astype(np.int64) << bits
         which, found = [], []
@@ -241,27 +238,8 @@ class _Opened:
         return FormatError("a file of the index is not as indexes are written", file=self.file.path, hint="rebuild it")
 
 
-def _in_order(fingerprints: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Indices]:
-    """Fingerprints, ascending, and which each of them is."""
-    count = len(fingerprints)
-    bits = max(count - 1, 1).bit_length()
-    if not count or int(fingerprints.max()) >> (64 - bits):
-        order = np.argsort(fingerprints)
-        return fingerprints[order], order
-    # Sorted with their numbers behind them, which takes half the time of an argsort.
-    both = (fingerprints << np.uint64(bits)) | np.arange(count, dtype=np.uint64)
-    both.sort()
-    return both >> np.uint64(bits), (both & np.uint64((1 << bits) - 1)).astype(np.intp)
-
-
 def _first_ones(entries: I64, low: I64, width: int) -> tuple[Indices, Indices]:
     """Which of ``[low, low + width)``, ascending, hold an entry, and where the first one is."""
-    if len(low) >= _WORTH_KERNELS and batch.worthwhile(_SEARCH * len(low)):
-        from . import kernels  # waits for numba
-
-        which, places = (np.empty(len(low), dtype=np.int64) for _ in range(2))
-        count = kernels.seek(entries, low, width, which, places)
-        return which[:count], places[:count]
     left = np.searchsorted(entries, low)
     first = entries[np.minimum(left, len(entries) - 1)]
     there = np.flatnonzero((first >= low) & (first < low + width))
