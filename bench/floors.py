@@ -98,7 +98,7 @@ def ask_orc(path: Path, column: str) -> Callable[[], int]:
             for stream in streams:
                 data = scratch.take(stream.length)
                 assert os.preadv(fd, [data], stream.offset) == stream.length
-                tail.inflate_in_place(data, MAX_ORC_INDEX_BYTES)
+                tail.inflate(data, MAX_ORC_INDEX_BYTES)
         finally:
             os.close(fd)
         return 0

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from bloomseal import orc
 from bloomseal.orc.asking.hashing import hash_bytes, hash_longs, maybe_in, positions
 from bloomseal.orc.asking.values import Asked
-from bloomseal.orc.chunks import InPlace
 from bloomseal.orc.filters import BloomFilter, Filters
 from bloomseal.orc.index import Bounds
 from bloomseal.orc.schema import Column, Kind
@@ -163,17 +162,17 @@ def test_filters_of_one_size_are_asked_at_once() -> None:
         bits = bytes(2) + (chance.integers(0, 256, 14) | chance.integers(0, 256, 14)).astype(np.uint8).tobytes()
         entry = b"\x08\x03\x1a\x10" + bits
         entries.append(b"\x0a" + bytes([len(entry)]) + entry)
-    stacked = Filters.stacked(InPlace(memoryview(b"".join(entries))), 9)
+    stacked = Filters.stacked(memoryview(b"".join(entries)), 9)
     assert stacked is not None
     every = asked.maybe_in_all(stacked)
     assert every is not None
     assert [row.tolist() for row in every] == [asked.maybe_in(one).tolist() for one in stacked]
-    assert Filters.stacked(InPlace(memoryview(b"".join(entries))), 3) is None
+    assert Filters.stacked(memoryview(b"".join(entries)), 3) is None
     # A field of a younger writer behind each entry, or behind its bits: these are no longer a row's end,
     # and seen two bytes later they deny values; beginnings that are alike, as all are here, hide it.
     for later in ([entry + b"\x48\x05" for entry in entries], [_with_field(entry) for entry in entries]):
-        alike = Filters.stacked(InPlace(memoryview(b"".join(later))), 9)
+        alike = Filters.stacked(memoryview(b"".join(later)), 9)
         if alike is not None:
             assert [one.bitset.tolist() for one in alike] == [one.bitset.tolist() for one in stacked]
     entries[4] = entries[4].replace(b"\x08\x03", b"\x08\x04", 1)  # another number of hash functions
-    assert Filters.stacked(InPlace(memoryview(b"".join(entries))), 9) is None
+    assert Filters.stacked(memoryview(b"".join(entries)), 9) is None

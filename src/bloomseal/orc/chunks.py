@@ -6,20 +6,16 @@ import zlib
 from enum import IntEnum
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import FormatError, UnsupportedError
 from ..core.text import articled
 from .runs.choose import lz4_length
 
-__all__ = ["Compression", "InPlace", "deflate", "inflate", "inflate_in_place"]
+__all__ = ["Compression", "deflate", "inflate"]
 
 _HEADER_BYTES: Final = 3
-_WORD_BYTES: Final = 8
 _RAW_DEFLATE: Final = -15
-_NOTHING: Final = memoryview(b"")
 
 
 class Compression(IntEnum):
@@ -32,84 +28,6 @@ class Compression(IntEnum):
     LZ4 = 4
     ZSTD = 5
     BROTLI = 6
-
-
-class InPlace:
-    """An inflated stream, read where its bytes lie: writers store chunks that would not shrink, filters above all, as
-    they are, and such a stream need not be copied together.
-
-    Args:
-        data: the stored bytes.
-        size: of a chunk; all but the last are of this size.
-        head: bytes before each chunk.
-        rest: what follows them, inflated: often the last chunk is the only one that shrank.
-    """
-
-    __slots__ = ("_border", "_data", "_head", "_rest", "_size", "_stored")
-
-    def __init__(self, data: memoryview, size: int | None = None, head: int = 0, rest: memoryview = _NOTHING) -> None:
-        self._stored, self._data, self._rest = data, np.frombuffer(data, np.uint8), np.frombuffer(rest, np.uint8)
-        self._size, self._head = size or max(len(data), 1), head
-        self._border = len(data) - head * -(-len(data) // (self._size + head))
-
-    def __len__(self) -> int:
-        return self._border + len(self._rest)
-
-    def at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """The bytes at these places of the inflated stream."""
-        if not len(self._rest):
-            return self._data.take(self._stored_at(places))
-        behind = places - self._border
-        found = self._data.take(self._stored_at(np.minimum(places, self._border - 1)))
-        return np.where(behind < 0, found, self._rest.take(np.maximum(behind, 0)))
-
-    def _stored_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return places + self._head * (places // self._size + 1) if self._head else places
-
-    def words(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """The eight bytes from each of these places on, little-endian."""
-        last = len(self._data) - _WORD_BYTES
-        # Entry n of this view is the word from byte n on.
-        every = np.ndarray((last + 1,), "<u8", self._data, 0, (1,))
-        if not self._head:
-            return np.asarray(every[places])
-        found = every[np.minimum(self._stored_at(places), last)]
-        # The next chunk's head stands in it, or it lies behind them all.
-        astray = (places % self._size > self._size - _WORD_BYTES) | (places > self._border - _WORD_BYTES)
-        if astray.any():
-            found[astray] = self.at(places[astray, None] + np.arange(_WORD_BYTES)).view("<u8")[:, 0]
-        return np.asarray(found)
-
-    @property
-    def joined(self) -> memoryview:
-        """All of it; a copy where it is in several chunks."""
-        if not self._head:
-            return self._stored
-        step = self._size + self._head
-        parts = [self._stored[at + self._head : at + step] for at in range(0, len(self._stored), step)]
-        return memoryview(b"".join((*parts, self._rest.data)))
-
-
-def inflate_in_place(data: memoryview, compression: Compression, block_size: int, limit: int) -> InPlace:
-    """As `inflate`; nothing is copied where all chunks but the last are stored as they are, and of one size.
-
-    Raises:
-        As `inflate`.
-    """
-    size = int.from_bytes(data[:_HEADER_BYTES], "little") >> 1
-    step = size + _HEADER_BYTES
-    # An odd header says that the chunk is stored as it is.
-    if compression is not Compression.NONE and 0 < size <= block_size and step <= len(data) <= limit and data[0] & 1:
-        many = len(data) // step
-        heads = np.frombuffer(data, np.uint8)[: many * step].reshape(many, step)[:, :_HEADER_BYTES]
-        if (heads == heads[0]).all():
-            rest = data[many * step :]
-            last = int.from_bytes(rest[:_HEADER_BYTES], "little")
-            if not rest or (len(rest) > _HEADER_BYTES and last == (len(rest) - _HEADER_BYTES) << 1 | 1):
-                return InPlace(data, size, _HEADER_BYTES)
-            found = inflate(rest, compression, block_size, limit - many * size)
-            return InPlace(data[: many * step], size, _HEADER_BYTES, found)
-    return InPlace(inflate(data, compression, block_size, limit))
 
 
 def inflate(data: memoryview, compression: Compression, block_size: int, limit: int) -> memoryview:

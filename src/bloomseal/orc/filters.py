@@ -13,7 +13,6 @@ import numpy.typing as npt
 from ..core.cached import cached_property
 from ..core.errors import FormatError
 from ..core.limits import MAX_ORC_HASHES
-from .chunks import InPlace
 from .protobuf import fields
 
 __all__ = ["BloomFilter", "FilterKind", "Filters", "parsed_filter"]
@@ -53,20 +52,16 @@ class BloomFilter:
 
 
 class Filters(Sequence[BloomFilter]):
-    """One per row group.
-
-    Where all are of one size and number of hash functions, they are asked where they lie (`hits`).
-    """
+    """One per row group. Where all are of one size and number of hash functions, one step asks them all (`hits`)."""
 
     def __init__(self, each: Iterable[BloomFilter]) -> None:
         self._each = list(each)
+        self._stack = np.empty((0, 0), np.uint8)
         self.num_hashes = self.num_bytes = 0
         """k, and the bytes of a bitset, of all of them; 0 where they may differ."""
-        self._data, self._starts = InPlace(memoryview(b"")), np.empty(0, np.int64)
-        self._blank: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
 
     @classmethod
-    def stacked(cls, data: InPlace, count: int) -> Filters | None:
+    def stacked(cls, data: memoryview, count: int) -> Filters | None:
         """The filters of a stream whose entries are alike but for their bits, as writers make them; else None.
 
         Raises:
@@ -74,11 +69,9 @@ class Filters(Sequence[BloomFilter]):
         """
         if count < 2 or not len(data) or len(data) % count:
             return None
-        length = len(data) // count
-        starts = np.arange(0, len(data), length)
-        row = data.at(np.arange(length))
+        rows = np.frombuffer(data, np.uint8).reshape(count, -1)
         try:
-            whole = [*fields(memoryview(row.data))]
+            whole = [*fields(data[: rows.shape[1]])]
             # One entry and nothing behind it, in which nothing stands behind the bitset: so that this is a row's end.
             if [number for number, _ in whole] != [1] or isinstance(entry := whole[0][1], int):
                 return None
@@ -87,16 +80,12 @@ class Filters(Sequence[BloomFilter]):
         except FormatError:
             return None
         first = parsed_filter(entry)
-        head = length - len(first.bitset)
         # The bitset comes last: what stands before it is the same in each, and so is what it means.
-        for at in range(0, head, _WORD_BYTES):
-            words, own = data.words(starts + at), np.uint64((1 << 8 * min(head - at, _WORD_BYTES)) - 1)
-            if ((words ^ words[0]) & own).any():
-                return None
+        head = rows.shape[1] - len(first.bitset)
+        if (rows[:, :head] != rows[0, :head]).any():
+            return None
         made = cls(())
-        made.num_hashes, made.num_bytes = first.num_hashes, len(first.bitset)
-        made._data, made._starts = data, starts + head
-        made._blank = data.words(made._starts) == 0
+        made.num_hashes, made.num_bytes, made._stack = first.num_hashes, len(first.bitset), rows[:, head:]
         return made
 
     def hits(self, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -109,20 +98,14 @@ class Filters(Sequence[BloomFilter]):
             Array of shape (filters, values).
         """
         places, bits = chosen >> 3, (1 << (chosen & 7)).astype(np.uint8)
-        found = np.ones((len(chosen), len(self)), np.bool_)
+        found = np.ones((len(self), len(chosen)), np.bool_)
         for one in range(min(_FIRST, chosen.shape[1])):
-            found &= (self._data.at(self._starts + places[:, one, None]) & bits[:, one, None]) != 0
+            found &= (self._stack[:, places[:, one]] & bits[:, one]) != 0
         # Seven eighths are ruled out by now, where half of the bits are set.
-        values, groups = np.nonzero(found)
-        rest = self._data.at(self._starts[groups, None] + places[values, _FIRST:]) & bits[values, _FIRST:]
-        found[values, groups] = (rest != 0).all(axis=1)
-        return found.T
-
-    @cached_property
-    def _stack(self) -> npt.NDArray[np.uint8]:
-        """Array of shape (filters, bytes)."""
-        whole = np.frombuffer(self._data.joined, np.uint8).reshape(len(self), -1)
-        return whole[:, whole.shape[1] - self.num_bytes :]
+        groups, values = np.nonzero(found)
+        rest = self._stack[groups[:, None], places[values, _FIRST:]] & bits[values, _FIRST:]
+        found[groups, values] = (rest != 0).all(axis=1)
+        return found
 
     @overload
     def __getitem__(self, place: int) -> BloomFilter: ...
@@ -136,7 +119,7 @@ class Filters(Sequence[BloomFilter]):
         return BloomFilter(self.num_hashes, self._stack[place])
 
     def __len__(self) -> int:
-        return len(self._starts) if self.num_bytes else len(self._each)
+        return len(self._stack) or len(self._each)
 
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:
@@ -144,7 +127,7 @@ class Filters(Sequence[BloomFilter]):
         if not self.num_bytes:
             return np.array([one.is_empty for one in self], np.bool_)
         # Few begin with a word of zeros, and only those are looked at whole.
-        empty = self._blank.copy()
+        empty = np.logical_not(self._stack[:, :_WORD_BYTES].any(axis=1))
         for place in np.flatnonzero(empty).tolist():
             empty[place] = self[place].is_empty
         return empty

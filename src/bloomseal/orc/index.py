@@ -162,11 +162,10 @@ class StripeIndex:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
         with self._opening(stream):
-            data = self._tail.inflate_in_place(self._limited(stream, scratch), MAX_ORC_INDEX_BYTES)
-            found = Filters.stacked(data, self.stripe.num_row_groups)
-            if found is None:
-                found = Filters(map(parsed_filter, self._split(data.joined, "Bloom filters")))
-            return found
+            data = self._tail.inflate(self._limited(stream, scratch), MAX_ORC_INDEX_BYTES)
+            if (found := Filters.stacked(data, self.stripe.num_row_groups)) is not None:
+                return found
+            return Filters(map(parsed_filter, self._split(data, "Bloom filters")))
 
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""

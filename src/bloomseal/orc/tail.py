@@ -12,7 +12,7 @@ from ..core.errors import FormatError, UnsupportedError
 from ..core.limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
 from ..core.storage.source import Source
 from ..core.writers import Claim, KnownWrong, known_wrong
-from .chunks import Compression, InPlace, inflate, inflate_in_place
+from .chunks import Compression, inflate
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
 from .schema import Column, Schema
@@ -118,9 +118,6 @@ class Tail:
 
     def inflate(self, data: memoryview, limit: int) -> memoryview:
         return inflate(data, self.compression, self.block_size, limit)
-
-    def inflate_in_place(self, data: memoryview, limit: int) -> InPlace:
-        return inflate_in_place(data, self.compression, self.block_size, limit)
 
     @cached_property
     def stripe_statistics(self) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Filters asked where they lie: stored chunks are not copied together."""
+"""Compressed streams of chunks that are stored or shrunk, and the filters in them asked in one step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal.core.errors import FormatError
-from bloomseal.orc import chunks
 from bloomseal.orc.asking.hashing import maybe_in
-from bloomseal.orc.chunks import Compression, InPlace, deflate, inflate, inflate_in_place
+from bloomseal.orc.chunks import Compression, deflate, inflate
 from bloomseal.orc.filters import Filters, parsed_filter
 
 
@@ -29,32 +28,17 @@ def _stored(data: bytes, size: int, shrunk: bool = False) -> bytes:
 
 
 @given(st.binary(min_size=8, max_size=300), st.integers(1, 400), st.booleans())
-def test_stored_chunks_are_read_where_they_lie(data: bytes, size: int, shrunk: bool) -> None:
-    found = inflate_in_place(memoryview(_stored(data, size, shrunk)), Compression.ZLIB, 400, 1000)
-    assert len(found) == len(data)
-    assert bytes(found.joined) == data
-    assert bytes(found.at(np.arange(len(data)))) == data
-    places = np.arange(len(data) - 7)
-    assert found.words(places).tolist() == [int.from_bytes(data[at : at + 8], "little") for at in places.tolist()]
+def test_stored_and_shrunk_chunks_are_put_together(data: bytes, size: int, shrunk: bool) -> None:
+    assert bytes(inflate(memoryview(_stored(data, size, shrunk)), Compression.ZLIB, 400, 1000)) == data
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.ZSTD])
-def test_in_place_or_not_the_bytes_are_the_same(compression: Compression) -> None:
+def test_deflated_bytes_inflate_to_the_same(compression: Compression) -> None:
     chance = np.random.default_rng(3)
     noise = chance.integers(0, 256, 1000, np.uint8).tobytes()
     for data in (b"", b"a", noise, noise[:96], noise + bytes(500), bytes(500) + noise, bytes(2000)):
         stored = memoryview(deflate(data, compression, 96))
-        assert bytes(inflate_in_place(stored, compression, 96, 5000).joined) == data
-
-
-def test_a_last_chunk_that_shrank_alone_is_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    monkeypatch.setattr(chunks, "inflate", lambda data, *limits: taken.append(len(data)) or inflate(data, *limits))
-    data = np.random.default_rng(5).integers(0, 256, 70_000, np.uint8).tobytes() + bytes(9_000)
-    stored = _stored(data, 7_000, shrunk=True)
-    found = inflate_in_place(memoryview(stored), Compression.ZLIB, 7_000, 1 << 20)
-    assert bytes(found.joined) == data
-    assert taken[0] < len(stored) - 70_000
+        assert bytes(inflate(stored, compression, 96, 5000)) == data
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
@@ -63,17 +47,16 @@ def test_a_stream_that_ends_within_a_chunk_is_refused(cut: int) -> None:
     if cut == 90 % 40 + 3:
         return
     with pytest.raises(FormatError):
-        inflate_in_place(memoryview(stored)[:-cut], Compression.ZLIB, 400, 1000)
+        inflate(memoryview(stored)[:-cut], Compression.ZLIB, 400, 1000)
 
 
 def test_limits_hold_for_stored_chunks_too() -> None:
     for block, limit in ((39, 1000), (400, 80)):
         with pytest.raises(FormatError, match="beyond its limit"):
-            inflate_in_place(memoryview(_stored(bytes(90), 40)), Compression.ZLIB, block, limit)
+            inflate(memoryview(_stored(bytes(90), 40)), Compression.ZLIB, block, limit)
 
 
 def test_many_small_chunks_take_no_more_memory_than_they_hold() -> None:
-    # Chunk sizes that alternate, so that they are not read in place.
     stored = memoryview((b"\x03\x00\x00a" + b"\x05\x00\x00ab") * 40_000)
     tracemalloc.start()
     try:
@@ -93,7 +76,7 @@ def test_many_small_chunks_take_no_more_memory_than_they_hold() -> None:
     st.integers(0, 1 << 30),
     st.booleans(),
 )
-def test_filters_in_place_answer_as_each_alone(
+def test_stacked_filters_answer_as_each_alone(
     count: int, words: int, k: int, size: int, seed: int, shrunk: bool
 ) -> None:
     chance = np.random.default_rng(seed)
@@ -105,7 +88,7 @@ def test_filters_in_place_answer_as_each_alone(
     entries = [bytes([8, k, 0x1A, 8 * words]) + one.tobytes() for one in bitsets]
     data = b"".join(bytes([0x0A, len(one)]) + one for one in entries)
     stored = memoryview(_stored(data, size, shrunk))
-    found = Filters.stacked(inflate_in_place(stored, Compression.ZLIB, 400, 1 << 20), count)
+    found = Filters.stacked(inflate(stored, Compression.ZLIB, 400, 1 << 20), count)
     assert found is not None
     assert [one.bitset.tolist() for one in found] == bitsets.tolist()
     assert found.empty.tolist() == [not one.any() for one in bitsets]
@@ -117,13 +100,13 @@ def test_filters_in_place_answer_as_each_alone(
 def test_one_entry_of_another_head_is_asked_alone() -> None:
     entry = bytes([8, 2, 0x1A, 8]) + bytes(8)
     data = [bytes([0x0A, len(entry)]) + entry for _ in range(9)]
-    assert Filters.stacked(InPlace(memoryview(b"".join(data))), 9) is not None
+    assert Filters.stacked(memoryview(b"".join(data)), 9) is not None
     for place in range(9):
         for at in (0, 1, 2, 3, 4, 5):
             other = list(data)
             other[place] = bytes(byte ^ (1 if at == where else 0) for where, byte in enumerate(other[place]))
             try:
-                found = Filters.stacked(InPlace(memoryview(b"".join(other))), 9)
+                found = Filters.stacked(memoryview(b"".join(other)), 9)
             except FormatError:
                 continue
             assert found is None, (place, at)
