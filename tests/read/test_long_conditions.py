@@ -58,6 +58,9 @@ FORMS: dict[str, Callable[[Path], pa.Table]] = {
     "expression to the right": _expression(functools.reduce(lambda left, i: (i == N) | left, range(LONG), N == 0)),
     "tuples": lambda path: bs.read_table(path, filters=[[("n", "==", i)] for i in range(LONG)]),
     "nested": lambda path: bs.read_table(path, filters=_nested(iter(range(20 * LONG)))).slice(0, 3),
+    "nested over a table": lambda path: (
+        bs.open_table(path.parent).read(filters=_nested(iter(range(20 * LONG)))).slice(0, 3)
+    ),
     "polars": _polars(functools.reduce(operator.or_, [pl.col("n") == i for i in range(LONG // 4)])),
 }
 
@@ -74,6 +77,16 @@ def test_many_conditions_that_all_hold(path: Path) -> None:
     assert bs.read_table(path, filters=expression).column("n").to_pylist() == [1, 2, 4_000]
     tree = functools.reduce(lambda inner, _: Not(AllOf((inner,))), range(100), Compare("n", "==", Values((1,))))
     assert bs.read_table(path, filters=tree).column("n").to_pylist() == [1]
+
+
+def test_turns_without_an_end(path: Path) -> None:
+    """Of `AllOf` in `AnyOf` in `AllOf`, far beyond what Python calls itself."""
+    tree: Any = Compare("n", "==", Values((2,)))
+    for i in range(4 * LONG):
+        other = Compare("n", "==", Values((i,)))
+        tree = AnyOf((tree, other)) if i % 2 else AllOf((tree, Not(other)))
+    for read in (lambda: bs.read_table(path, filters=tree), lambda: bs.open_table(path.parent).read(filters=tree)):
+        assert read().column("n").to_pylist() == [1, 3]
 
 
 def test_turns_of_and_and_or(path: Path) -> None:

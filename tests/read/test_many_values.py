@@ -106,6 +106,9 @@ def test_rows_among_are_those_that_arrow_finds(tmp_path: Path, kind: pa.DataType
     bs.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
     found = bs.read_table(tmp_path / "a.parquet", filters=[("x", "in", asked.to_pylist())])
     assert found["x"].to_pylist() == [one.as_py() for one in column if one.as_py() in set(asked.to_pylist())]
+    others = bs.read_table(tmp_path / "a.parquet", filters=[("x", "not in", asked.to_pylist())])
+    assert others["x"].to_pylist() == [one.as_py() for one in column.drop_null() if one not in set(asked)]
+    assert not bs.read_table(tmp_path / "a.parquet", filters=[("x", "not in", [*asked.to_pylist(), None])]).num_rows
 
 
 def test_texts_beyond_narrow_offsets_are_left_to_the_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

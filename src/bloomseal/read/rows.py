@@ -28,6 +28,8 @@ from .thin import thinned
 
 __all__ = ["read_matching", "take"]
 
+_AT_ONCE: Final = 1 << 20
+"""Bytes of a row group that are decoded in the time that another decoder takes to begin."""
 _WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
 
@@ -64,6 +66,8 @@ def read_matching(
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
         thin = group.thinned(predicate, wanted, result_schema) if spans is None else None
+        if spans is None and thin is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
+            looked_at |= set(wanted)
         if spans is not None and group.searched:
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
             # more.

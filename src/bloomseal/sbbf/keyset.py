@@ -179,6 +179,27 @@ class KeySet:
         values, owners = self._values
         return count, values.take(pa.array(owners[inside] if found is None else owners[inside][found]))
 
+    def near(self, column: pa.ChunkedArray) -> pa.Array | None:
+        """The values between the least and the greatest of a column's: of a big set the few that its rows can equal.
+
+        Args:
+            column: strings, or integers.
+
+        Returns:
+            None where the set does not hold its values as one array, or of another kind.
+        """
+        import pyarrow.compute as pc  # takes as long to load as a small probe takes
+
+        kinds = (pa.types.is_integer, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind))
+        if self._values is None or not any(all(map(is_one, (column.type, self._values[0].type))) for is_one in kinds):
+            return None
+        ends = pc.min_max(column)
+        low, high = (encode_value(ends[name].as_py(), self._type) for name in ("min", "max"))
+        if not low or not high:  # nulls alone, or what the type does not hold
+            return None
+        values, owners = self._values
+        return values.take(pa.array(owners[self._between(low[0], high[0])]))
+
     def rows_among(self, column: pa.ChunkedArray) -> Bools | None:
         """Which rows of a column of the set's type hold one of its values: exactly, and without a hash table that is
         made again for each column.

@@ -131,7 +131,11 @@ class Term:
     @property
     def keys(self) -> KeySet | None:
         """Many values in their order; None of few, and where the operator is another one than ``in``."""
-        if self.op != "in" or len(self.values) <= _MANY:
+        return self._key_set if self.op == "in" else None
+
+    @property
+    def _key_set(self) -> KeySet | None:
+        if self.op not in ("in", "not in") or len(self.values) <= _MANY:
             return None
         return self._shared.once(
             ("keys", self.leaf.type, self.int96_utc),
@@ -143,6 +147,8 @@ class Term:
         return self._shared.once(name, lambda: make(self._shared.known))
 
     def _any(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
+        if left is None and self.op == "not in" and (keys := self._key_set) is not None:
+            left = keys.near(column)
         if left is not None and _holds_as_is(column.type, left.type) and all_plain(self._shared, self.leaf):
             return equal_any(column, left.cast(column.type))
         if (keys := self.keys) is not None and self._hashed_alike(column.type):
