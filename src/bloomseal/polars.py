@@ -59,8 +59,7 @@ _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<=
 
 
 def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
-    """The table, lazily: nothing but its footers is read until the frame is collected. Up to 256 local files, in a
-    process, stay open until then, without keys.
+    """The table, lazily: nothing but its footers is read until the frame is collected.
 
     ``==``, ``!=``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, ``is_null``
     and ``is_not_null``, and ``&`` and ``|`` of those, are pushed down for texts, bytes, whole numbers and dates; of
@@ -77,7 +76,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
-    taken = pa.schema([field.with_type(_taken(field.type, field.name)) for field in opened.schema_to_read()])
+    taken = pa.schema([field.with_type(_taken(field.type, field.name)) for field in opened.schema])
     empty = _frame(pa.RecordBatchReader.from_batches(taken, []))
     schema = empty.schema
 

@@ -24,7 +24,6 @@ BARE = {
     "keytools/kms/calls.py": "renewed by itself",
     "keytools/kms/pkcs11.py": "renewed by itself",
     "rotation/run.py": "of one rotation, which ends where it began",
-    "storage/baton.py": "nobody waits for it for long",
 }
 
 

@@ -1,4 +1,4 @@
-"""Files stay open between the question for a schema and that for rows; and what may happen to them meanwhile."""
+"""Files stay open between the question for their schemas and that for rows; and what may happen to them meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import bloomseal.polars as bp
 from bloomseal.core.storage.source import Source
 from bloomseal.read.parquet import ParquetFile
 from bloomseal.table import scan
-from bloomseal.table.query import kept, parts
+from bloomseal.table.query import parts, workers
 from bloomseal.table.query.query import Fragment
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
@@ -79,15 +79,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def all_is_closed() -> Iterator[None]:
     """Whatever ends a test, no file stays open behind it."""
     gc.collect()
-    room, files = rooms(), open_files()
+    files = open_files()
     yield
     gc.collect()
-    assert rooms() == room
     assert open_files() <= files
-
-
-def rooms() -> tuple[int, int]:
-    return len(kept.KEPT.left), len(kept.AHEAD.left)
 
 
 def open_files() -> int:
@@ -123,25 +118,17 @@ def test_a_stream_opens_each_file_once(folder: Path, opened: list[str], filters:
     assert streamed == table.stats
 
 
-def test_so_does_polars_of_a_path(folder: Path, opened: list[str]) -> None:
+def test_polars_opens_each_file_once_for_the_schema_and_once_for_rows(folder: Path, opened: list[str]) -> None:
     lazy = lazy_of(folder)
     for times in (1, 2):
         assert lazy.filter(pl.col("id") == WANTED).collect()["n"].to_list() == [15]
-        assert len(opened) == times * FILES
+        assert len(opened) == (1 + times) * FILES
 
 
 def test_only_so_many_stay_open(folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_OPEN", 2)
-    monkeypatch.setattr(kept.KEPT, "left", [None] * 2)
+    monkeypatch.setattr(scan, "_MOST_OPEN", 2)
     assert table_of(folder).scan(["n"]).read_all().num_rows == FILES * ROWS
     assert len(opened) == FILES + FILES - 2
-    opened.clear()
-    lazy, other = lazy_of(folder), lazy_of(folder)
-    assert len(opened) == 2 * FILES
-    assert other.select(pl.len()).collect().item() == FILES * ROWS
-    assert lazy.filter(pl.col("id") == WANTED).collect().height == 1
-    assert len(opened) == 4 * FILES - 2
-    monkeypatch.undo()
 
 
 def test_none_stays_open_where_descriptors_are_few(folder: Path, opened: list[str]) -> None:
@@ -222,39 +209,23 @@ def test_what_lies_outside_the_table_meanwhile_is_refused(folder: Path, tmp_path
     assert "outside the table" in failure(run)
 
 
-def test_no_key_stays_in_what_is_kept_and_each_is_asked_for_again(folder: Path) -> None:
-    keys = Retriever()
-    lazy = lazy_of(folder, keys)
-    assert keys.asked == FILES
-    files = [one for one in gc.get_objects() if isinstance(one, ParquetFile) and one.source.fd is not None]
-    assert len(files) == FILES
-    for file in files:
-        with pytest.raises(bs.KeyAccessError):
-            file.walk.keys.footer()
-    del files, file
-    assert lazy.filter(pl.col("id") == WANTED).collect().height == 1
-    # That of the footer again, and that of the column.
-    assert keys.asked == 3 * FILES
-
-
 @pytest.mark.parametrize("places", [0, 1, 3])
 @pytest.mark.parametrize("filters", [None, [("n", ">=", 0)], [("id", "in", [f"{part}-1" for part in range(FILES)])]])
 def test_streams_hold_only_so_many_files_open_at_the_same_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch, places: int, filters: Any
 ) -> None:
     """More would be too many for the system, where many threads read streams."""
-    monkeypatch.setattr(kept.AHEAD, "left", [None] * places)
+    monkeypatch.setattr(scan, "_MOST_OPEN", places)
+    monkeypatch.setattr(scan, "_BLOCK", 1)
     table = table_of(folder)
     before, rows = open_files(), 0
     readers = [table.scan(["n"], filters, threads=1) for _ in range(4)]
     for count, reader in enumerate(readers, 1):
         rows += next(iter(reader)).num_rows
-        # Each that has begun has the file whose turn it is, and they share the places.
-        assert open_files() - before <= count + places
+        # Each that has begun has the file whose turn it is, too.
+        assert open_files() - before <= count + places * len(readers)
     rows += sum(reader.read_all().num_rows for reader in readers)
     assert rows == len(readers) * FILES * (1 if filters and filters[0][0] == "id" else ROWS)
-    assert len(kept.AHEAD.left) == places
-    monkeypatch.undo()
 
 
 def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
@@ -264,18 +235,19 @@ def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
     assert "withdrawn" in failure(lazy.select(pl.len()).collect)
 
 
-def test_a_frame_or_reader_that_is_dropped_closes_its_files(folder: Path) -> None:
-    room = len(kept.KEPT.left)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_reader_that_is_dropped_closes_its_files(folder: Path, begun: bool) -> None:
+    before = open_files()
     gc.disable()  # at once, and not when garbage is collected
     try:
-        lazy = lazy_of(folder)
-        assert len(kept.KEPT.left) == room - FILES
-        del lazy
-        assert len(kept.KEPT.left) == room
+        reader = table_of(folder).scan(threads=1)
+        if begun:
+            reader.read_next_batch()
+        assert open_files() > before
+        del reader
+        assert open_files() == before
     finally:
         gc.enable()
-    reader = table_of(folder).scan()
-    del reader
 
 
 def test_a_broken_filter_is_told_by_the_reader_at_its_turn(folder: Path) -> None:
@@ -293,6 +265,7 @@ def test_a_broken_filter_is_told_by_the_reader_at_its_turn(folder: Path) -> None
 
 
 def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_SHORT", 60)
     threads: set[str] = set()
     made = Fragment._make
     pieces = Fragment.pieces
@@ -301,9 +274,9 @@ def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: py
         threads.add(threading.current_thread().name)
         made(fragment, *rest)
 
-    def read(fragment: Fragment, group: int) -> Iterator[pa.Table]:
+    def read(fragment: Fragment, group: int, size: int) -> Iterator[pa.Table]:
         threads.add(threading.current_thread().name)
-        yield from pieces(fragment, group)
+        yield from pieces(fragment, group, size)
 
     monkeypatch.setattr(Fragment, "_make", noted)
     monkeypatch.setattr(Fragment, "pieces", read)
@@ -316,22 +289,22 @@ def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: py
 def test_files_whose_floats_differ_are_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide_from: int, threads: int
 ) -> None:
-    """What a value means in the table is settled before all rows were decoded for another meaning."""
+    """What a value means in the table is settled before any row is decoded."""
     for i in range(10):
         kind = pa.float32() if i < wide_from else pa.float64()
         bs.write_table(pa.table({"x": pa.array([0.5, 0.1], kind), "i": [i, i]}), tmp_path / f"{i}.parquet")
     decoded = []
-    scan_part = ParquetFile.scan_part
+    pieces = ParquetFile.pieces
 
-    def counted(self: ParquetFile, plan: Any, part: int) -> pa.Table | None:
+    def counted(self: ParquetFile, plan: Any, part: int, size: int) -> Iterator[pa.Table]:
         decoded.append(self.path)
-        return scan_part(self, plan, part)
+        yield from pieces(self, plan, part, size)
 
-    monkeypatch.setattr(ParquetFile, "scan_part", counted)
+    monkeypatch.setattr(ParquetFile, "pieces", counted)
     table = bs.open_table(tmp_path)
     found = table.read(filters=[("x", ">=", 0.1)], threads=threads)
     assert found.column("i").to_pylist() == [i for i in range(10) for _ in range(2)]
-    assert len(decoded) <= 10 + 2 * threads
+    assert len(decoded) == 10
     expected = [
         i
         for i in range(10)

@@ -13,7 +13,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.format import decode
-from bloomseal.table import scan
+from bloomseal.table import scan, sealed
+from bloomseal.table.query.query import Fragment
 from support.forks import holds_in_a_child
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
@@ -25,7 +26,8 @@ ROWS = 100
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven rows at a time, two pieces or so ahead."""
     monkeypatch.setattr(decode, "_PIECE_ROWS", (7, 7))
-    monkeypatch.setattr(scan, "_PORTION", 1000)
+    monkeypatch.setattr(sealed, "STREAMED", 1000)
+    monkeypatch.setattr(scan, "STREAMED", 1000)
     monkeypatch.setattr(scan, "_WORTH_RELEASING", 1)
 
 
@@ -92,7 +94,7 @@ def test_rows_are_counted_after_the_tables_own_test(tmp_path: Path) -> None:
 
 
 def test_a_piece_that_can_not_be_decoded_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_PORTION", 1)
+    monkeypatch.setattr(sealed, "STREAMED", 1)
     path = tmp_path / "a.parquet"
     texts = pa.table({"x": [f"text {i}" for i in range(ROWS)]})
     pq.write_table(texts, path, data_page_size=64, use_dictionary=False, write_statistics=False, write_batch_size=8)
@@ -127,9 +129,9 @@ def test_a_look_up_hands_over_only_row_groups_that_filters_leave(
     begun: list[tuple[int, int]] = []
 
     class Noted(scan._Unit):
-        def __init__(self, opened: scan._Opened, group: int, *rest: Any) -> None:
-            begun.append((opened.number, group))
-            super().__init__(opened, group, *rest)
+        def __init__(self, opener: scan.FileOpener, fragment: Fragment, group: int, schema: pa.Schema) -> None:
+            begun.append((fragment.number, group))
+            super().__init__(opener, fragment, group, schema)
 
     monkeypatch.setattr(scan, "_Unit", Noted)
     table = bs.open_table(tmp_path, decryption=SPEC)

@@ -1,10 +1,8 @@
-"""Threads on many files: the same answers however many there are, and one of them computes at a time."""
+"""Threads on many files: the same answers however many there are, and one alone where work takes no time."""
 
 from __future__ import annotations
 
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.core.errors import FormatError, UsageError
-from bloomseal.storage.baton import waiting
+from bloomseal.table.query import workers
 from bloomseal.table.query.workers import side_by_side
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"a": b"a" * 16}}
@@ -57,42 +55,40 @@ def test_many_values_are_asked_by_several_threads(table: bs.SealedTable) -> None
     assert not maybe.any(axis=0).all()
 
 
-def test_one_computes_and_others_go_on_while_it_waits() -> None:
-    computing, most, together = [0], [0], threading.Barrier(4, timeout=30)
+def test_work_that_takes_long_is_done_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_SHORT", 0)
+    together = threading.Barrier(4, timeout=30)
 
     def work(item: int) -> int:
-        computing[0] += 1
-        most[0] = max(most[0], computing[0])
-        time.sleep(0.0005)
-        computing[0] -= 1
-        with waiting():
+        if item > 1:
             together.wait()
         return item * 2
 
-    assert side_by_side(work, range(40), 4, handing_over=True) == [item * 2 for item in range(40)]
-    assert most == [1]
+    assert side_by_side(work, range(42), 4) == [item * 2 for item in range(42)]
 
 
-def test_no_thread_begins_where_none_waits() -> None:
+def test_work_that_takes_no_time_is_done_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_SHORT", 60)
     threads = set()
 
     def work(item: int) -> int:
         threads.add(threading.get_ident())
         return item
 
-    assert side_by_side(work, range(40), 4, handing_over=True) == [*range(40)]
+    assert side_by_side(work, range(40), 4) == [*range(40)]
     assert threads == {threading.get_ident()}
 
 
-def test_the_first_error_in_order_is_raised(table: bs.SealedTable) -> None:
+def test_the_first_error_in_order_is_raised(table: bs.SealedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(item: int) -> int:
         if item % 3 == 2:
             raise FormatError(f"no {item}")
         return item
 
-    for handing_over in (False, True):
+    for short in (0, 60):
+        monkeypatch.setattr(workers, "_SHORT", short)
         with pytest.raises(FormatError, match="no 2"):
-            side_by_side(work, range(40), 4, handing_over=handing_over)
+            side_by_side(work, range(40), 4)
     with pytest.raises(UsageError, match="number of threads: 0"):
         table.read(threads=0)
 
@@ -106,29 +102,3 @@ def test_a_broken_file_is_named_whatever_the_threads(tmp_path: Path) -> None:
         with pytest.raises(bs.BloomsealError) as caught:
             bs.open_table(tmp_path).read(filters=[("a", "==", 4)], threads=threads)
         assert caught.value.file == str(tmp_path / "3.parquet")
-
-
-def test_who_waits_behind_the_last_item_needs_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With three threads or more one is left to begin when all items are taken, and the pool takes no more by then."""
-    begun, shut = threading.Event(), threading.Event()
-
-    class Pool(ThreadPoolExecutor):
-        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
-            shut.set()
-            super().shutdown(wait=wait, cancel_futures=cancel_futures)
-
-    def work(item: int) -> int:
-        if item == 0:
-            with waiting():
-                assert begun.wait(60)
-        elif item == 1:
-            begun.set()
-            with waiting():
-                assert shut.wait(60)
-            with waiting():
-                pass
-        return item
-
-    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", Pool)
-    assert side_by_side(work, range(8), 8, handing_over=True) == list(range(8))

@@ -68,23 +68,25 @@ def read_row_group(
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
 
-def read_in_pieces(walk: Walk, row_group: int, leaves: Sequence[int], *, int96_unit: str = "ns") -> Iterator[pa.Table]:
-    """As `read_row_group`, half a megabyte of rows after the other: all that is held of the row group are its pages,
-    opened, but as small as they are stored.
+def read_in_pieces(
+    walk: Walk, row_group: int, leaves: Sequence[int], size: int, *, int96_unit: str = "ns"
+) -> Iterator[pa.Table]:
+    """As `read_row_group`, about so many bytes of rows at a time: of the row group its pages are held, opened, but as
+    small as they are stored.
 
     Raises:
         As `read_row_group`; what the decoder refuses, after the pieces before it.
     """
     rows = walk.footer.row_group(row_group).num_rows or 0
     stored = sum(walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves)
-    least, most = _PIECE_ROWS
-    piece = min(max(rows * _PIECE_BYTES // max(stored, rows * len(leaves) * _LEAST_WIDTH, 1), least), most)
+    least, most = _PIECE_ROWS[0], _PIECE_ROWS[1] * size // _PIECE_BYTES
+    piece = max(min(rows * size // max(stored, rows * len(leaves) * _LEAST_WIDTH, 1), most), least)
+    several = len(leaves) > 1
     if rows <= piece:
-        yield read_row_group(walk, row_group, leaves, int96_unit=int96_unit)
+        yield read_row_group(walk, row_group, leaves, int96_unit=int96_unit, use_threads=several and rows > least)
         return
     try:
         data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves, at_once=piece), int96_unit)
-        several = len(leaves) > 1
         yield from _batches(data, piece, use_threads=several, coerce_int96_timestamp_unit=int96_unit)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__

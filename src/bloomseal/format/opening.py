@@ -16,7 +16,7 @@ from ..keytools import as_key_source
 if TYPE_CHECKING:
     from ..keytools.access_log import AccessLog
 
-__all__ = ["keys_again", "open_footer"]
+__all__ = ["open_footer"]
 
 
 def open_footer(
@@ -57,23 +57,6 @@ def _open(
         if error.retryable or seen.kind is FooterKind.ENCRYPTED:
             raise
     return Footer(seen.clear, seen.offset, candidates[0], False), keys
-
-
-def keys_again(
-    source: Source, footer: Footer, decryption: DecryptionSpec | None, expectation: Expectation
-) -> KeysAtHand:
-    """The keys of a file whose footer was opened before, with the same `decryption`. The footer key is asked for at
-    once, as it is where a file is opened: a right that was withdrawn meanwhile ends here.
-
-    Raises:
-        KeyAccessError: the footer key can't be had.
-    """
-    if footer.crypto is None:
-        return KeysAtHand(None, None, expectation)
-    log = _log_of(decryption, source)
-    keys = KeysAtHand(footer.crypto, _retriever(source, decryption), expectation, log)
-    keys.footer()
-    return keys
 
 
 def _retriever(source: Source, decryption: DecryptionSpec | None) -> KeyRetriever | None:

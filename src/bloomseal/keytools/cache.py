@@ -15,7 +15,6 @@ from typing import Generic, TypeVar
 
 from ..core.errors import KeyAccessError
 from ..core.forked import renewed_in_child
-from ..storage.baton import waiting
 
 __all__ = ["Cache"]
 
@@ -86,8 +85,7 @@ class Cache(Generic[T]):
                 self.hits += 1
         if mine:
             self._load(name, flight, load)
-        with waiting():
-            error = flight.exception()
+        error = flight.exception()
         if error is None:
             return flight.result()
         if isinstance(error, KeyAccessError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,13 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
     from .prune import RowGroupSelection
 
-__all__ = ["RowGroupInfo", "SealedFile", "Values", "opened"]
+__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "opened"]
 
 F = TypeVar("F")
+STREAMED: Final = 1 << 19
+"""Bytes of rows that are decoded at a time, of a stream."""
+GATHERED: Final = 1 << 26
+"""The same, where all rows are kept."""
 Values: TypeAlias = "Sequence[Any] | pa.Array | pa.ChunkedArray"
 
 
@@ -250,24 +254,20 @@ class SealedFile(ABC):
 
     @abstractmethod
     def skips(self, plan: Any, part: int) -> bool:
-        """Whether statistics and filters leave nothing of a part. Of one that they leave, `scan_part` asks no more.
+        """Whether statistics and filters leave nothing of a part. Of one that they leave, `pieces` asks no more.
         Counts into ``plan.stats``.
         """
 
     @abstractmethod
-    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
-        """The matching rows of a part; None where there are none. Counts into ``plan.stats``."""
-
-    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
-        """As `scan_part`, in pieces where the format has smaller ones."""
-        if (found := self.scan_part(plan, part)) is not None:
-            yield found
+    def pieces(self, plan: Any, part: int, size: int = STREAMED) -> Iterator[pa.Table]:
+        """The matching rows of a part; where every row is asked for, about so many bytes of them at a time, if the
+        format can. Counts into ``plan.stats``.
+        """
 
     def scan(self, plan: Any) -> Iterator[pa.Table]:
-        """The matching rows, one table per part that has any. Counts into ``plan.stats``."""
+        """The matching rows, part by part. Counts into ``plan.stats``."""
         for part in range(self.num_parts):
-            if (table := self.scan_part(plan, part)) is not None:
-                yield table
+            yield from self.pieces(plan, part, GATHERED)
 
     def read(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> pa.Table:
         """Read rows.

@@ -12,20 +12,18 @@ import pyarrow as pa
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
-from ..core.parquet.keys_at_hand import KeysAtHand, need_verified
+from ..core.parquet.keys_at_hand import need_verified
 from ..core.parquet.schema import Leaf, Schema
 from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
 from ..core.spelling import named_columns
 from ..core.storage.source import Source
 from ..format.calendar import need_one_calendar
-from ..format.decode import read_row_group
-from ..format.opening import keys_again, open_footer
+from ..format.opening import open_footer
 from ..sbbf import KeySet
-from ..storage.baton import waiting
 from ..storage.formats import Format
 from ..storage.lent import lend
-from .file import RowGroupInfo, SealedFile, Values
+from .file import STREAMED, RowGroupInfo, SealedFile, Values
 from .plan import Asked, ReadPlan, ReadStats, likeness
 from .prune import RowGroupSelection, ruled_out, select_row_groups
 from .verdict import Hits
@@ -123,18 +121,6 @@ class ParquetFile(SealedFile):
         found = self._walk.filter(chunk)
         return found is not None and (found.sealed or not chunk.encrypted)
 
-    def forget_keys(self) -> None:
-        """Be open without them, until they are asked for again."""
-        self._walk.keys = KeysAtHand(None, None, self._expectation)
-
-    def ask_keys_again(self) -> None:
-        """After `forget_keys`, as if the file were opened now.
-
-        Raises:
-            KeyAccessError: the footer key can't be had.
-        """
-        self._walk.keys = keys_again(self.source, self._footer, self._decryption, self._expectation)
-
     def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """A column chunk's filter; None where there is none that proves anything.
 
@@ -157,9 +143,7 @@ class ParquetFile(SealedFile):
             if bloom_filter is None:
                 yield Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
-                with waiting():
-                    maybe = asked.check(bloom_filter)
-                yield Hits(maybe, False)
+                yield Hits(asked.check(bloom_filter), False)
 
     def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:
         self.need_verified("probe")
@@ -196,9 +180,6 @@ class ParquetFile(SealedFile):
         return ReadPlan(self._walk, *asked, ReadStats(row_groups=self.num_row_groups))
 
     def skips(self, plan: Any, part: int) -> bool:
-        """Do statistics and filters leave nothing of a part? Of one that they leave, `scan_part` asks no more. Counts
-        into ``plan.stats``.
-        """
         left: Left = {}
         if (proof := self.rules_out(plan, part, left)) is None:
             plan.left[part] = left
@@ -206,30 +187,12 @@ class ParquetFile(SealedFile):
         plan.stats.exclude([proof])
         return True
 
-    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
-        """The matching rows of a part; None where there are none. Counts into ``plan.stats``."""
+    def pieces(self, plan: Any, part: int, size: int = STREAMED) -> Iterator[pa.Table]:
         if part not in plan.left and self.skips(plan, part):
-            return None
+            return
         left = plan.left.pop(part)
         plan.stats.count(decoded=1)
-        with waiting():
-            if plan.predicate is None:
-                how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
-                table = read_row_group(self._walk, part, plan.wanted, **how).select(plan.order)
-            else:
-                table = plan.matching(part, left)
-        if table is not None:
-            plan.stats.count(rows=table.num_rows)
-        return table
-
-    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
-        """As `scan_part`, in pieces of a megabyte or less where every row is asked for."""
-        if plan.predicate is not None:
-            if (found := self.scan_part(plan, part)) is not None:
-                yield found
-            return
-        plan.stats.count(decoded=1)
-        for table in plan.pieces(part):
+        for table in plan.rows(part, left, size):
             plan.stats.count(rows=table.num_rows)
             yield table
 

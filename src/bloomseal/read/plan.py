@@ -137,10 +137,13 @@ class ReadPlan:
         whole = max(footer.row_group(row_group).total_byte_size or 0, 0)
         return whole * len(self.wanted) // max(len(footer.schema.leaves), 1)
 
-    def pieces(self, row_group: int) -> Iterator[pa.Table]:
-        """All rows of one row group, see `read_in_pieces`."""
-        for table in read_in_pieces(self.walk, row_group, self.wanted, int96_unit=self.int96_unit):
-            yield table.select(self.order)
+    def rows(self, row_group: int, left: Left, size: int) -> Iterator[pa.Table]:
+        """The rows of one row group that are asked for. `left`: of `ruled_out`; `size`: see `read_in_pieces`."""
+        if self.predicate is None:
+            for table in read_in_pieces(self.walk, row_group, self.wanted, size, int96_unit=self.int96_unit):
+                yield table.select(self.order)
+        elif (found := self.matching(row_group, left)) is not None:
+            yield found
 
     def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
         """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""

@@ -15,7 +15,6 @@ from ..core.sbbf import SplitBlockBloomFilter
 from ..core.storage.source import Scratch
 from ..format.calendar import need_one_calendar
 from ..sbbf import KeySet
-from ..storage.baton import waiting
 
 if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term
@@ -124,8 +123,7 @@ class _Among:
         return self.term.probe_set is not None and self.term.probe_set.none_in(bloom_filter)
 
     def narrow(self, keys: KeySet, bloom_filter: SplitBlockBloomFilter | None) -> int:
-        with waiting():
-            count, self.left = keys.left(self.between, bloom_filter)
+        count, self.left = keys.left(self.between, bloom_filter)
         return count
 
 

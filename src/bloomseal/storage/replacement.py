@@ -20,7 +20,6 @@ from typing import Final, Self
 
 from ..core.errors import BloomsealError
 from ..core.storage.local import identity, open_regular
-from .baton import waiting
 from .folder import LOCK, TEMPORARY_ENDING, Folder, lock_open
 from .rights import Rights
 from .shared_sync import SharedSync
@@ -123,8 +122,7 @@ class Replacement:
             BloomsealError: somebody else has changed the file.
             OSError: the storage failed. Where it failed after the rename, `placed` says so.
         """
-        with waiting():
-            os.fsync(self.fd)
+        os.fsync(self.fd)
         if check is not None:
             check(self.fd)
         with contextlib.nullcontext() if alone else self._folder.locked(self._name):

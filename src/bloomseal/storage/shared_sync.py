@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from ..core.forked import new_lock
-from .baton import waiting
 
 __all__ = ["SharedSync"]
 
@@ -33,7 +32,7 @@ class SharedSync:
         Raises:
             OSError: the storage failed. Whoever waited tries by itself.
         """
-        with waiting(), self._syncing:
+        with self._syncing:
             if self._synced < number:
                 # Whatever was written before the sync begins goes with it.
                 written = self._written

@@ -1,4 +1,5 @@
-"""A table as a stream: row groups decoded ahead of whoever takes them, in order, and not far ahead.
+"""The one engine of a table's reads: files opened for their schemas, then row groups decoded ahead of whoever takes
+them, in order, and not far ahead.
 
 Of each row group under way its pages are held as they are stored, and one portion of decoded rows. A condition's own
 columns are decoded a row group at a time.
@@ -7,161 +8,166 @@ columns are decoded a row group at a time.
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from ..core.errors import BloomsealError, UsageError
 from ..core.forked import new_lock
-from .query.kept import AHEAD, Place, is_still, to_spare
+from ..core.storage.local import identity
+from ..read.file import STREAMED
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from ..read.plan import ReadStats
 
-__all__ = ["Files", "Progress", "batches", "stream"]
+__all__ = ["FileOpener", "Progress", "scanned"]
 
-T = TypeVar("T")
 Progress = Callable[[float, int], None]
 _Portion = tuple[deque[pa.RecordBatch], bool]
 """Rows, and whether those were all that there are."""
-_Identity = tuple[int, ...]
+_Identity = tuple[int, ...] | None
 _COUNTING = new_lock()
-_PORTION: Final = 1 << 19
-"""Bytes of decoded rows after which a row group waits until they are taken."""
 _WORTH_RELEASING: Final = 1 << 18
 _AHEAD: Final = 256 << 20
 """Bytes of row groups under way beyond which no other is begun, however many threads there are."""
-_OPEN: Final = 64
-"""Files that are open before their turn."""
+_MOST_OPEN: Final = 256
+"""Files of a scan that are open before their turn."""
+_BLOCK: Final = 64
+"""Files that are opened for their rows at a time."""
 
 
-class Files:
-    """The files of a stream, before their turn.
+class FileOpener:
+    """Opens the files of a scan: all of them for their schemas, and each at its turn for its rows.
 
-    A local one that was opened for its shape stays open until its turn, if not too many do; and one of which filters
-    leave nothing is not opened again. At its turn a file whose place another one has taken, or that was written to, is
+    A file that was opened for its schema stays open until its turn, if not too many do; and one of which filters leave
+    nothing is not opened again. At its turn a local file whose place another one has taken, or that was written to, is
     opened anew.
 
     Args:
         stats: what was done for each file is added to it, when the file is done with.
+        size: bytes of decoded rows after which a row group waits until they are taken.
     """
 
-    def __init__(self, query: Query, stats: ReadStats) -> None:
-        self.query = query
-        self.stats = stats
-        self._open: dict[int, tuple[Fragment, _Identity, Place]] = {}
+    def __init__(self, query: Query, stats: ReadStats, size: int) -> None:
+        self.query, self.size = query, size
+        self._stats = stats
+        self._open: dict[int, tuple[Fragment, _Identity]] = {}
         self._done: dict[int, tuple[ReadStats, _Identity]] = {}
+        self._reading: dict[Fragment, int] = {}
 
-    def shape_of(self, number: int) -> Shape:
-        """What one file has of the columns."""
+    def shapes(self, numbers: Sequence[int]) -> list[Shape]:
+        """What these files have of the columns."""
+        return side_by_side(self._shape_of, numbers, None)
+
+    def _shape_of(self, number: int) -> Shape:
         fragment = Fragment(self.query, number)
-        source, plan = fragment.file.source, fragment.plan
-        if self.query.parts.local and (seen := source.identity) is not None and self._rules_out(fragment):
-            if not fragment.groups:
-                self._done[number] = plan.stats, seen
-            elif len(self._open) < _OPEN and to_spare(fragment.file) and (place := AHEAD.place()) is not None:
-                self._open[number] = fragment, seen, place
-                return fragment.shape
-        fragment.file.close()
-        return fragment.shape
-
-    @staticmethod
-    def _rules_out(fragment: Fragment) -> bool:
-        """False where that failed: whoever takes the rows is told, at the file's turn."""
+        seen = fragment.file.source.identity
         try:
             fragment.rule_out()
         except BloomsealError:
-            return False
-        return True
-
-    def take(self, number: int) -> Fragment | None:
-        """The file, open, for its rows; whoever takes it closes it. None: there are none."""
-        path = self.query.parts.files[number].ref.path
-        if (done := self._done.pop(number, None)) is not None and is_still(path, done[1]):
-            self.count(done[0])
-            return None
-        if (held := self._open.pop(number, None)) is not None:
-            if is_still(path, held[1]):
-                self.query.parts.refuse_outside(number, held[0].file)
-                return held[0]
-            held[0].file.close()
-        fragment = Fragment(self.query, number)
-        try:
-            fragment.rule_out()
-        except BaseException:
+            # Whoever takes the rows is told, at the file's turn.
             fragment.file.close()
+            return fragment.shape
+        if not fragment.groups:
+            self._done[number] = fragment.plan.stats, seen
+        elif len(self._open) < _MOST_OPEN and _spare_descriptors():
+            self._open[number] = fragment, seen
+            return fragment.shape
+        fragment.file.close()
+        return fragment.shape
+
+    def in_turn(self, numbers: Sequence[int], threads: int) -> Iterator[Fragment]:
+        """Those of the files that have rows, open until each of their `groups` is `done`."""
+        first = 0
+        while first < len(numbers):
+            block = numbers[first : first + max(min(_BLOCK, _spare_descriptors()), 1)]
+            for taken in side_by_side(self._take, block, threads):
+                if isinstance(taken, BloomsealError):
+                    raise taken
+                if taken is not None:
+                    yield taken
+            first += len(block)
+
+    def _take(self, number: int) -> Fragment | BloomsealError | None:
+        """The file, open, for its rows; None: there are none. An error is raised at the file's turn, not before."""
+        path = self.query.parts.files[number].ref.path
+        if (done := self._done.pop(number, None)) is not None and _is_still(path, done[1]):
+            self._count(done[0])
+            return None
+        fragment, seen = self._open.pop(number, (None, None))
+        try:
+            if fragment is not None and _is_still(path, seen):
+                self.query.parts.refuse_outside(number, fragment.file)
+            else:
+                if fragment is not None:
+                    fragment.file.close()
+                fragment = Fragment(self.query, number)
+                fragment.rule_out()
+        except BaseException as error:
+            if fragment is not None:
+                fragment.file.close()
+            if isinstance(error, BloomsealError):
+                return error
             raise
         if fragment.groups:
+            self._reading[fragment] = len(fragment.groups)
             return fragment
-        self.count(fragment.plan.stats)
-        fragment.file.close()
+        self._close(fragment)
         return None
 
-    def count(self, stats: ReadStats) -> None:
-        """Add what was done for a file."""
+    def done(self, fragment: Fragment) -> None:
+        """One of its row groups was read; with the last one it is closed."""
         with _COUNTING:
-            self.stats.add(stats)
+            self._reading[fragment] -= 1
+            last = not self._reading[fragment]
+        if last:
+            del self._reading[fragment]
+            self._close(fragment)
+
+    def _close(self, fragment: Fragment) -> None:
+        self._count(fragment.plan.stats)
+        fragment.file.close()
+
+    def _count(self, stats: ReadStats) -> None:
+        with _COUNTING:
+            self._stats.add(stats)
 
     def close(self) -> None:
-        """Close those that were not taken."""
+        """Close all that are open."""
         while self._open:
             self._open.popitem()[1][0].file.close()
-        self.query.parts.opened.close()
+        while self._reading:
+            self._close(self._reading.popitem()[0])
 
 
-def stream(
-    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
-) -> pa.RecordBatchReader:
-    """As `batches`, as a reader.
-
-    Whoever drops the reader, or an error, ends the work: what is not begun is cancelled, and files are closed.
-
-    Args:
-        schema: of the answer, see `Query.target`.
-        threads: row groups that are under way at the same time, if they are not many bytes; None: one per processor.
-        progress: see `SealedTable.scan`.
+def _spare_descriptors() -> int:
+    """How many more files may be open that need not be: until the process has half of those open that it may have. A
+    new descriptor is the lowest that is free, so it tells how many there are.
     """
-    return pa.RecordBatchReader.from_batches(schema, batches(files, numbers, schema, threads, progress))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed == resource.RLIM_INFINITY:
+        return _MOST_OPEN
+    try:
+        fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    os.close(fd)
+    return max(allowed // 2 - fd, 0)
 
 
-class _Opened:
-    """A file, until the last of its row groups is done.
-
-    Args:
-        alive: the files that are open.
-    """
-
-    def __init__(self, files: Files, number: int, fragment: Fragment, alive: set[_Opened]) -> None:
-        self.number = number
-        self.fragment = fragment
-        self._files, self._alive = files, alive
-        self._lock = new_lock()
-        self._left = len(fragment.groups)
-        alive.add(self)
-
-    @classmethod
-    def of(cls, files: Files, number: int, alive: set[_Opened]) -> _Opened | None:
-        """The file at its turn; None where no row group of it is left."""
-        fragment = files.take(number)
-        return None if fragment is None else cls(files, number, fragment, alive)
-
-    def done(self) -> None:
-        with self._lock:
-            self._left -= 1
-            last = not self._left
-        if last:
-            self.close()
-
-    def close(self) -> None:
-        self._alive.discard(self)
-        self._files.count(self.fragment.plan.stats)
-        self.fragment.file.close()
+def _is_still(path: str, seen: _Identity) -> bool:
+    """Whether a file is the one that was opened, and was not written to since. Of a store nothing tells."""
+    try:
+        return seen is None or identity(os.stat(path)) == seen  # noqa: PTH116
+    except OSError:
+        return False
 
 
 class _Unit:
@@ -176,14 +182,14 @@ class _Unit:
         chosen: only some of its rows are asked for.
     """
 
-    def __init__(self, opened: _Opened, group: int, query: Query, schema: pa.Schema) -> None:
-        fragment = opened.fragment
+    def __init__(self, opener: FileOpener, fragment: Fragment, group: int, schema: pa.Schema) -> None:
         self.part = (group + 1) / fragment.file.num_parts
         self.size = fragment.plan.size_of(group)
-        self.number = opened.number
+        self.number = fragment.number
         self.chosen = fragment.plan.predicate is not None
-        self._opened = opened
-        self._pieces = (query.in_schema(opened.number, rows, schema) for rows in fragment.pieces(group))
+        pieces = fragment.pieces(group, opener.size)
+        self._pieces = (opener.query.in_schema(self.number, rows, schema) for rows in pieces)
+        self._opener, self._fragment = opener, fragment
 
     def portion(self) -> _Portion:
         """The next rows, and whether that is all of them."""
@@ -193,43 +199,55 @@ class _Unit:
             for rows in self._pieces:
                 decoded.extend(rows.to_batches())
                 held += rows.nbytes
-                if more := held >= _PORTION:
+                if more := held >= self._opener.size:
                     break
         finally:
             if not more:
-                self._opened.done()
-            if held >= _WORTH_RELEASING:
+                self._opener.done(self._fragment)
+            if held >= _WORTH_RELEASING and self._opener.size == STREAMED:
                 # Arrow's pools keep what was freed a moment ago: several times as much as is in use here.
                 pa.default_memory_pool().release_unused()
         return decoded, not more
 
 
-def batches(
-    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
+def scanned(
+    opener: FileOpener,
+    numbers: Sequence[int],
+    schema: pa.Schema,
+    threads: int | None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The matching rows of these files; for the arguments see `stream`.
+    """The matching rows of these files. Whoever drops the iterator, or an error, ends the work: what is not begun is
+    cancelled, and files are closed.
+
+    Args:
+        schema: of the answer, see `Query.target`.
+        threads: row groups that are under way at the same time, if they are not many bytes; None: one per processor.
+        progress: see `SealedTable.scan`.
 
     Raises:
         UsageError: fewer than one thread; at once, and not with the first rows.
     """
-    return _batches(files, numbers, schema, workers(threads), progress)
+    return _scanned(opener, numbers, schema, workers(threads), progress)
 
 
-def _batches(
-    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
+def _scanned(
+    opener: FileOpener, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    query = files.query
-    pool, owner = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan"), os.getpid()
-    alive: set[_Opened] = set()
+    pool: ThreadPoolExecutor | None = None
+    owner = os.getpid()
     places = {number: place for place, number in enumerate(numbers)}
-    if query.parts.local:
-        coming = _in_blocks(files, numbers, threads, alive)
-    else:
-        # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
-        begun = _ahead((pool.submit(_Opened.of, files, number, alive) for number in numbers), 2)
-        coming = (one.result() for one in begun)
-    units = (_Unit(one, group, query, schema) for one in coming if one is not None for group in one.fragment.groups)
+    units = (_Unit(opener, one, group, schema) for one in opener.in_turn(numbers, threads) for group in one.groups)
     pending: deque[tuple[_Unit, Future[_Portion] | None]] = deque()
+
+    def begun(unit: _Unit) -> Future[_Portion]:
+        nonlocal pool
+        if pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # a first look-up need not load it
+
+            pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
+        return pool.submit(unit.portion)
+
     try:
         while True:
             if os.getpid() != owner:
@@ -239,7 +257,7 @@ def _batches(
                     break
                 # The one row group of most look-ups is not worth another thread, where this one would only wait.
                 mine = unit.chosen and not pending
-                pending.append((unit, None if mine else pool.submit(unit.portion)))
+                pending.append((unit, None if mine else begun(unit)))
             if not pending:
                 return
             unit, future = pending.popleft()
@@ -247,48 +265,12 @@ def _batches(
             # Nothing else holds the rows on: neither the queue nor a name.
             del future
             if not whole:
-                pending.appendleft((unit, pool.submit(unit.portion)))
+                pending.appendleft((unit, begun(unit)))
             while decoded:
                 yield decoded.popleft()
             if whole and progress is not None:
                 progress(places[unit.number] + unit.part, len(numbers))
     finally:
-        pool.shutdown(wait=os.getpid() == owner, cancel_futures=True)
-        for opened in [*alive]:
-            opened.close()
-        files.close()
-
-
-def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_Opened]) -> Iterator[_Opened | None]:
-    """Local files: many are opened at a time, as a read opens them; at first few, so that rows come soon."""
-
-    def one(number: int) -> _Opened | BloomsealError | None:
-        try:
-            return _Opened.of(files, number, alive)
-        except BloomsealError as error:  # not before its turn
-            return error
-
-    first, size = 0, 1
-    while first < len(numbers):
-        # Open before their turn are all but the first.
-        places = AHEAD.places(min(size, len(numbers) - first) - 1)
-        block = numbers[first : first + 1 + len(places)]
-        more = _OPEN
-        for opened in side_by_side(one, block, threads, handing_over=True):
-            if isinstance(opened, BloomsealError):
-                raise opened
-            if opened is not None:
-                more = min(more, to_spare(opened.fragment.file))
-            yield opened
-        first, size = first + len(block), max(min(8 * size, more), 1)
-        del places  # the next block has them, or somebody else
-
-
-def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
-    """The same items, so many of them begun before the first is given out."""
-    begun: deque[T] = deque()
-    while True:
-        begun.extend(islice(items, count - len(begun)))
-        if not begun:
-            return
-        yield begun.popleft()
+        if pool is not None:
+            pool.shutdown(wait=os.getpid() == owner, cancel_futures=True)
+        opener.close()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +13,15 @@ from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
 from ..notebook import ShownInNotebooks
-from ..read.file import SealedFile
+from ..read.file import GATHERED, STREAMED, SealedFile
 from ..read.plan import ReadStats
 from ..read.verdict import Hits, Verdict, verdicts
 from .query.indexes import Indexes
-from .query.narrow import Narrowed, known_values, narrowed, shapes_of
+from .query.narrow import known_values, narrowed, shapes_of
 from .query.parts import TableParts
-from .query.query import Answer, Query, Shape, need_logged, no_such_column
-from .query.workers import side_by_side
+from .query.query import Query, Shape, need_logged, no_such_column
+from .query.workers import side_by_side, workers
+from .scan import FileOpener, scanned
 
 if TYPE_CHECKING:
     from ..core.parquet.schema import Schema
@@ -59,7 +59,7 @@ class SealedTable(ShownInNotebooks):
         """The files' paths, in the order in which their rows are read."""
         return [found.ref.path for found in self._parts.files]
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns of all files, and behind them those of the folders' names. Opens every footer, once.
 
@@ -67,39 +67,28 @@ class SealedTable(ShownInNotebooks):
             UsageError: files whose types of a column have none in common; both are named.
             FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file refuses the schema.
         """
-        return self._unified(keep=False)
+        return self._settled[0]
 
-    def schema_to_read(self) -> pa.Schema:
-        """As `schema`, for somebody who reads next: local files stay open until a read ends, or the table is dropped.
-        They hold no keys meanwhile, and at most 256 do it in a process.
-
-        Raises:
-            As `schema`.
-        """
-        if "schema" not in vars(self):
-            vars(self)["schema"] = self._unified(keep=True)
-        return self.schema
-
-    def _unified(self, *, keep: bool) -> pa.Schema:
-        query = Query(self._parts, None, None)
-        with _closed_on_error(self._parts.opened.close):
-            return query.target(*_apart(shapes_of(query, self._indexes, keep=keep)))
-
-    @cached_property
+    @property
     def leaves(self) -> Schema:
         """The leaves of `schema`: what a value means in each of them.
 
         Raises:
             As `schema`.
         """
+        return self._settled[1]
+
+    @cached_property
+    def _settled(self) -> tuple[pa.Schema, Schema]:
         from ..format.leaves import leaves_of
 
-        if self._parts.files:
-            held = self._parts.opened.look(0)
-            with self._parts.open(0) if held is None else contextlib.nullcontext(held) as file:
-                if file.plan().empty.schema.equals(self.schema):
-                    return file.leaves
-        return leaves_of(self.schema)
+        query = Query(self._parts, None, None)
+        shapes = shapes_of(query, self._indexes)
+        schema = query.target(*_apart(shapes))
+        first = shapes[0][1] if shapes else None
+        if first is None or first.leaves.top_level != schema.names or not first.schema.equals(schema):
+            return schema, leaves_of(schema)
+        return schema, first.leaves
 
     @property
     def columns(self) -> list[str]:
@@ -133,19 +122,9 @@ class SealedTable(ShownInNotebooks):
             FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the
                 read.
         """
-        query = self._query(columns, filters, int96_unit)
-        left, answers = self._answers(query, threads)
-        shapes = _shapes(left, answers)
-        if query.differs([shape for _, shape in shapes]):
-            query = self._query(columns, filters, int96_unit, bind=True)
-            left, answers = self._answers(query, threads)
-            shapes = _shapes(left, answers)
-        schema = self._target(query, shapes)
-        self.stats = _sum([left.stats, *(answer.stats for answer in answers)])
-        found = zip(left.numbers, answers, strict=True)
-        tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
+        schema, batches = self._scan(columns, filters, int96_unit, threads, GATHERED)
         # Not by concat_tables, which loads pandas, where that is installed.
-        return pa.Table.from_batches([batch for rows in tables for batch in rows.to_batches()], schema)
+        return pa.Table.from_batches(batches, schema)
 
     def scan(
         self,
@@ -159,10 +138,8 @@ class SealedTable(ShownInNotebooks):
         """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and half a MiB of
         decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
-        All footers are opened before the first row is given out, so that the schema holds. Of local files filters are
-        asked then, too, where few values are looked for, and up to 64 stay open until their turn (256 of all streams of
-        a process, a quarter of those that it may have open, and none more where it has half of them open already). To
-        drop the reader ends the work.
+        All footers are opened before the first row is given out, so that the schema holds, and filters are asked where
+        few values are looked for; up to 256 files stay open until their turn. To drop the reader ends the work.
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.
@@ -172,22 +149,7 @@ class SealedTable(ShownInNotebooks):
         Raises:
             As `read`; what is found in single row groups, by the reader.
         """
-        from .scan import Files, stream
-
-        query = self._query(columns, filters, int96_unit)
-        left = narrowed(query, self._indexes)
-        files = Files(query, left.stats)
-        with _closed_on_error(files.close):
-            found = side_by_side(files.shape_of, left.numbers, None, handing_over=self._parts.local)
-            shapes = [*zip(left.numbers, found, strict=True), *left.shapes]
-            if query.differs([shape for _, shape in shapes]):
-                files.close()
-                query = self._query(columns, filters, int96_unit, bind=True)
-                left = narrowed(query, self._indexes)
-                files = Files(query, left.stats)
-            schema = self._target(query, shapes)
-        self.stats = left.stats
-        return stream(files, left.numbers, schema, threads, progress)
+        return pa.RecordBatchReader.from_batches(*self._scan(columns, filters, int96_unit, threads, STREAMED, progress))
 
     def scan_in(
         self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None
@@ -197,11 +159,41 @@ class SealedTable(ShownInNotebooks):
         Raises:
             As `scan`; all but a wrong predicate when a batch is asked for.
         """
-        from .scan import Files, batches
-
-        query = self._query(schema.names, filters, "ns", bind=True)
+        query = self._query(schema.names, filters, "ns")
+        if filters is not None and not query.condition.bound:
+            query.bind(self.schema, self.leaves)
         left = narrowed(query, self._indexes)
-        return batches(Files(query, left.stats), left.numbers, schema, threads, None)
+        return scanned(FileOpener(query, left.stats, STREAMED), left.numbers, schema, threads)
+
+    def _scan(
+        self,
+        columns: Sequence[str] | None,
+        filters: Any,
+        int96_unit: str,
+        threads: int | None,
+        size: int,
+        progress: Progress | None = None,
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The schema of the answer, settled by the footers of all files, and its rows."""
+        workers(threads)
+        query = self._query(columns, filters, int96_unit)
+        left = narrowed(query, self._indexes)
+        opener = FileOpener(query, left.stats, size)
+        try:
+            shapes = [*zip(left.numbers, opener.shapes(left.numbers), strict=True), *left.shapes]
+            schema = self._target(query, shapes)
+            if query.differs([shape for _, shape in shapes]):
+                # A value means what the table's type makes of it, and not the type of one file.
+                query.bind(self.schema, self.leaves)
+                left = narrowed(query, self._indexes)
+                opener.close()
+                opener = FileOpener(query, left.stats, size)
+        except BaseException:
+            # An error holds on to the frames that it came through, and so to the files that they had opened.
+            opener.close()
+            raise
+        self.stats = left.stats
+        return schema, scanned(opener, left.numbers, schema, threads, progress)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -298,7 +290,7 @@ class SealedTable(ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of it without opening a file: the columns only where they have been asked for before."""
-        known: pa.Schema = vars(self).get("schema", [])
+        known: pa.Schema = vars(self).get("_settled", [()])[0]
         return {
             "version": self.version,
             "partition columns": list(self._parts.partitions.values),
@@ -312,22 +304,11 @@ class SealedTable(ShownInNotebooks):
     def __repr__(self) -> str:
         return f"<SealedTable of {len(self)} files>"
 
-    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str, *, bind: bool = False) -> Query:
-        """`bind`: to the table's schema, for which every footer is opened once."""
+    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
         query = Query(self._parts, columns, filters, int96_unit)
-        if query.condition.needs_schema or (bind and filters is not None and not self._parts.logged):
-            query.condition.bind(self.schema_to_read(), self.leaves)
+        if query.condition.needs_schema:
+            query.bind(self.schema, self.leaves)
         return query
-
-    def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
-        left = narrowed(query, self._indexes)
-        try:
-            turns = query.turns(left.numbers)
-            answers = side_by_side(query.answer, turns, threads, handing_over=self._parts.local)
-            of = dict(zip(turns, answers, strict=True))
-            return left, [of[number] for number in left.numbers]
-        finally:
-            self._parts.opened.close()
 
     def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
         shapes = sorted(shapes, key=lambda one: one[0])
@@ -335,7 +316,7 @@ class SealedTable(ShownInNotebooks):
             return query.target(*_apart(shapes))
         # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
         every = range(len(self))
-        return query.target(every, side_by_side(query.shape_of, every, None, handing_over=self._parts.local))
+        return query.target(every, side_by_side(query.shape_of, every, None))
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
         """Path, and the answer of each row group of each file."""
@@ -368,32 +349,11 @@ class SealedTable(ShownInNotebooks):
                     hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
                 return file.path, True, hits
 
-        found = side_by_side(one, range(len(self)), None, handing_over=self._parts.local)
+        found = side_by_side(one, range(len(self)), None)
         if found and not self._parts.logged and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
         return [(path, hits) for path, _, hits in found]
 
 
-@contextlib.contextmanager
-def _closed_on_error(close: Callable[[], object]) -> Iterator[None]:
-    """An error holds on to the frames that it came through, and so to the files that they had opened."""
-    try:
-        yield
-    except BaseException:
-        close()
-        raise
-
-
-def _shapes(left: Narrowed, answers: Sequence[Answer]) -> list[tuple[int, Shape]]:
-    return [*zip(left.numbers, (answer.shape for answer in answers), strict=True), *left.shapes]
-
-
 def _apart(shapes: Sequence[tuple[int, Shape]]) -> tuple[list[int], list[Shape]]:
     return [number for number, _ in shapes], [shape for _, shape in shapes]
-
-
-def _sum(parts: Any) -> ReadStats:
-    total = ReadStats()
-    for one in parts:
-        total.add(one)
-    return total

@@ -23,7 +23,6 @@ from ...core.keys.access import KmsAccessError, Problem, raised_by
 from ...core.keys.protocols import KmsClient
 from ...core.limits import MAX_KEY_METADATA_BYTES
 from ...core.text import articled
-from ...storage.baton import waiting
 from ..kms_protocols import DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
@@ -202,10 +201,6 @@ class KmsCalls:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
     def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
-        with contextlib.nullcontext() if self._at_once else waiting():
-            return self._answer(counter, function, *arguments, master_key=master_key)
-
-    def _answer(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
         call = functools.partial(function, *arguments)
         deadline = time.monotonic() + self._timeout
         for attempt in itertools.count(1):

@@ -24,10 +24,9 @@ from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column
 from ...orc.index import need_range
 from ...orc.layout import OrcLayout
-from ...storage.baton import waiting
 from ...storage.formats import Format
 from ...storage.places import FilePlace
-from ..file import RowGroupInfo, SealedFile, Values, opened
+from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..prune import RowGroupSelection
@@ -238,21 +237,23 @@ class OrcFile(OrcLayout, SealedFile):
         assert isinstance(plan, OrcPlan)  # noqa: S101
         if plan.predicate is None:
             plan.stats.count(decoded=self.stripes[part].num_row_groups)
-            with waiting():
-                table = self._decoded(plan, part, plan.wanted)
+            table = self._decoded(plan, part, plan.wanted)
         else:
             left = left or plan.left.pop(part, None) or self.pruned(plan, part)
             plan.stats.exclude(left.excluded.values())
             if not left.row_groups:
                 return None
             plan.stats.count(decoded=len(left.row_groups))
-            with waiting():
-                found = self._matching(plan, part, left.row_groups)
+            found = self._matching(plan, part, left.row_groups)
             if found is None:
                 return None
             table = found
         plan.stats.count(rows=table.num_rows)
         return table.select(plan.order)
+
+    def pieces(self, plan: Any, part: int, size: int = STREAMED) -> Iterator[pa.Table]:  # noqa: ARG002
+        if (found := self.scan_part(plan, part)) is not None:
+            yield found
 
     def pruned(self, plan: Any, part: int) -> RowGroupSelection:
         """The row groups of a stripe that statistics and filters leave.

@@ -88,18 +88,14 @@ def narrowed(query: Query, indexes: Indexes) -> Narrowed:
     return Narrowed(list(found.left), [(min(of), shapes[first]) for first, of in found.excluded], found.stats)
 
 
-def shapes_of(query: Query, indexes: Indexes, *, keep: bool = False) -> list[tuple[int, Shape]]:
+def shapes_of(query: Query, indexes: Indexes) -> list[tuple[int, Shape]]:
     """Number and shape of the files that the query may touch, one for each shape that an index knows: its files are
     not opened.
-
-    Args:
-        keep: as `Query.shape_of_kept`.
     """
     found = with_indexes(indexes, None, lambda held, _: alike(query.numbers, held, query.condition.signature))
     same, unknown = found or ([], list(query.numbers))
     shapes = [(of[0], Fragment(query, of[0], ghost(doc, indexes.path(of[0]))).shape) for doc, of in same]
-    look = query.shape_of_kept if keep else query.shape_of
-    shapes += zip(unknown, side_by_side(look, unknown, None, handing_over=query.parts.local), strict=True)
+    shapes += zip(unknown, side_by_side(query.shape_of, unknown, None), strict=True)
     return sorted(shapes, key=lambda one: one[0])
 
 

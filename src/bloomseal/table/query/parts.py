@@ -12,7 +12,6 @@ from ...read.file import SealedFile
 from ...read.open import open_file
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
-from .kept import KeptFiles
 from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
@@ -36,7 +35,6 @@ class TableParts:
         snapshot: what the table's log says; None for a plain folder.
         decryption: how each file is opened.
         follow_links: files may lie outside the folders that led to them.
-        opened: files that stayed open for whoever opens them next.
         named: likenesses of files that `need_names` let pass.
     """
 
@@ -45,7 +43,6 @@ class TableParts:
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
-    opened: KeptFiles = field(default_factory=KeptFiles, compare=False, repr=False)
     named: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @property
@@ -77,7 +74,7 @@ class TableParts:
             UsageError: as `refuse_outside`.
             FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
-        file = self.opened.take(number) or open_file(self.files[number].ref, decryption=self.decryption)
+        file = open_file(self.files[number].ref, decryption=self.decryption)
         self.refuse_outside(number, file)
         return file
 

@@ -17,7 +17,7 @@ from ...core.spelling import named_columns, nearest
 from ...format.leaves import leaves_of
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile
-from ...read.plan import Asked, ReadPlan, ReadStats
+from ...read.plan import Asked, ReadPlan
 from ...read.predicate.condition import columns_of
 from .conditions import Condition, Rest, alike
 from .parts import TableParts
@@ -29,18 +29,23 @@ if TYPE_CHECKING:
     from ...index.facts.sameness import Kept
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape", "need_logged", "no_such_column"]
+__all__ = ["Fragment", "Query", "Shape", "need_logged", "no_such_column"]
 
 _REMEMBERED: Final = 64
 
 
 class Shape(NamedTuple):
-    """What one file has of a query's columns: those asked for, and those that the predicate is about, with
-    their types.
+    """What one file has of a query's columns.
+
+    Attributes:
+        schema: those asked for.
+        filtered: those that the predicate is about, with their types.
+        leaves: all columns of the file.
     """
 
     schema: pa.Schema
     filtered: Mapping[str, ColumnType]
+    leaves: Schema
 
 
 class Learnt(NamedTuple):
@@ -51,14 +56,6 @@ class Learnt(NamedTuple):
     asked: Asked
 
 
-class Answer(NamedTuple):
-    """What a file has for a query: its shape, rows in the file's own types, and counts."""
-
-    shape: Shape
-    tables: list[pa.Table]
-    stats: ReadStats
-
-
 class Fragment:
     """An opened file, and what the query asks of it.
 
@@ -66,6 +63,7 @@ class Fragment:
         file: stands for the file of that number, which has its schema; None: the file itself.
 
     Attributes:
+        number: of the file, in the table.
         file: to be closed by whoever made this.
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
@@ -82,7 +80,7 @@ class Fragment:
             raise
 
     def _make(self, query: Query, number: int) -> None:
-        self._query, self._number = query, number
+        self._query, self.number = query, number
         if query.parts.snapshot is not None and not query.parts.partitions.stored:
             self._refuse_overruled(query.parts.partitions.values)
         like = query.likeness(number, self.file)
@@ -115,7 +113,7 @@ class Fragment:
         asked = schema.top_level if query.columns is None else query.columns
         names = [name for name in asked if schema.has(name)]
         for name in asked:
-            if name not in names and schema.has(name.split(".")[0]) and name not in known.values:
+            if not schema.has(name) and schema.has(name.split(".")[0]) and name not in known.values:
                 raise UsageError(
                     "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
                 )
@@ -132,7 +130,7 @@ class Fragment:
         found = self.plan.empty.schema
         if len(tops) < len(found):
             found = pa.schema([field for field in found if field.name in tops], found.metadata)
-        self.shape = Shape(found, filtered)
+        self.shape = Shape(found, filtered, schema)
 
     def _refuse_overruled(self, logged: Iterable[str]) -> None:
         """What a table's log says counts and not what the file holds; but not of what is sealed.
@@ -160,26 +158,19 @@ class Fragment:
         return kept.groups
 
     def rule_out(self) -> None:
-        """Leave only those `groups` that statistics and filters leave, where few values are asked of a local file: to
-        ask takes less than to hand a part over to another thread.
+        """Leave only those `groups` that statistics and filters leave, where few values are asked: to ask takes less
+        than to hand a part over to another thread.
         """
         predicate = self.plan.predicate
-        if predicate is not None and predicate.few and self._query.parts.local:
+        if predicate is not None and predicate.few:
             self.groups = [group for group in self.groups if not self.file.skips(self.plan, group)]
 
-    def rows(self, group: int) -> pa.Table | None:
-        """The matching rows of one part; None where there are none."""
-        if self._only_counted:
-            return self._counted(group)
-        rows = self.file.scan_part(self.plan, group)
-        return None if rows is None else self._matching(rows)
-
-    def pieces(self, group: int) -> Iterator[pa.Table]:
-        """As `rows`, in pieces, see `SealedFile.pieces`."""
+    def pieces(self, group: int, size: int) -> Iterator[pa.Table]:
+        """The matching rows of one part in pieces, see `SealedFile.pieces`."""
         if self._only_counted:
             yield self._counted(group)
             return
-        for rows in self.file.pieces(self.plan, group):
+        for rows in self.file.pieces(self.plan, group, size):
             if (found := self._matching(rows)) is not None:
                 yield found
 
@@ -200,7 +191,7 @@ class Fragment:
             return rows
         from ...read.rows import take  # look-ups that leave nothing need not load it
 
-        hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
+        hits = bound.hits(self._query.in_schema(self.number, rows, bound.schema))
         self.plan.stats.count(rows=len(hits) - rows.num_rows)
         return take(rows, hits) if len(hits) else None
 
@@ -240,13 +231,22 @@ class Query:
             self.condition.bind(named, leaves_of(named))
         self.kept: dict[int, Kept] = {}
         self.learnt: dict[Hashable, Learnt] = {}
-        self._seen: list[Shape] = []
-        self._differ = False
 
     def likeness(self, number: int, file: SealedFile) -> Hashable:
         """Equal for files of which the same is asked; None: nothing tells."""
         columns, signature = file.likeness, self.condition.signature
         return None if columns is None else (columns, None if signature is None else signature(number))
+
+    def bind(self, schema: pa.Schema, leaves: Schema) -> None:
+        """Have a value of the predicate mean what the table's types make of it, and not those of one file.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        self.condition.bind(schema, leaves)
+        self.kept.clear()
+        self.learnt.clear()
+        vars(self).pop("numbers", None)
 
     def learn(self, like: Hashable, learnt: Learnt) -> None:
         """Ask the same of the next file of that likeness."""
@@ -263,43 +263,11 @@ class Query:
         opens = partitions.stored or not partitions.everywhere or self.condition.signature is None
         return list(every) if opens else [one for one in every if self.condition.excluded(one) is None]
 
-    def answer(self, number: int) -> Answer:
-        """The matching rows of one file; not of one after which files are seen to differ, see `differs`: all of them
-        are then asked once more.
-        """
-        fragment = Fragment(self, number)
-        with fragment.file:
-            tables: list[pa.Table] = []
-            for group in fragment.groups:
-                if self._seen_to_differ(fragment.shape):
-                    break
-                if (rows := fragment.rows(group)) is not None:
-                    tables.append(rows)
-            return Answer(fragment.shape, tables, fragment.plan.stats)
-
-    def turns(self, numbers: Sequence[int]) -> Sequence[int]:
-        """In which order to ask files. A column's type changes at some time, so the last one tells first."""
-        first, last = numbers[:1], numbers[1:][-1:]
-        return [*first, *last, *numbers[1:-1]] if self.condition.columns and not self.condition.bound else numbers
-
-    def _seen_to_differ(self, shape: Shape) -> bool:
-        if not self.condition.bound and shape.filtered not in [one.filtered for one in self._seen]:
-            self._seen.append(shape)
-            self._differ = self.differs(self._seen)
-        return self._differ
-
     def shape_of(self, number: int) -> Shape:
         """What one file has of the columns."""
         fragment = Fragment(self, number)
         with fragment.file:
             return fragment.shape
-
-    def shape_of_kept(self, number: int) -> Shape:
-        """As `shape_of`, for somebody who reads next: the file stays open, see `KeptFiles`."""
-        fragment = Fragment(self, number)
-        if not self.parts.opened.keep(number, fragment.file):
-            fragment.file.close()
-        return fragment.shape
 
     def lacks(self, shapes: Sequence[Shape]) -> bool:
         """Is a column in none of these files, or are there none?"""
