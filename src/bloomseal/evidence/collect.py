@@ -48,6 +48,8 @@ from .versions import ask
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..keytools.kms.calls import KmsCalls
+
 __all__ = ["Beside", "Evidence", "finished", "gather", "make", "ready"]
 
 _SCHEMA: Final = "evidence.schema.json"
@@ -191,20 +193,12 @@ def gather(
     _refuse_nothing(places)
     tools = tools_behind(keys)
     kms = tools.calls if isinstance(tools, KeyTools) else None
-    # Of a policy file with many tables those count that files were seen of.
-    named = set(report.inventory["table"].unique().to_pylist())
-    tables = [one for one in policies.tables if one.name in named] or policies.tables
-    key_policies, ages = _key_policies(tables)
-    uses = uses_of(report.inventory)
-    versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(kms, key, seen), now)
-    broken = unreadable(report.inventory)
-    unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
-    seen = Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
+    seen = _seen(report, policies, kms, now)
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, Member] = {}
     rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
-    certificates = _certificates(beside, paths, keys, key_policies, look or {})
+    certificates = _certificates(beside, paths, keys, _key_policies(seen.tables)[0], look or {})
     members |= {f"destruction/{number:03d}.json": _json(one.look.to_dict()) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     told = {
@@ -216,22 +210,33 @@ def gather(
         "by": {"user": user_name(), "host": host_name()},
         "looked_at": {"paths": list(paths), "kms": kms and kms.name, **seen.summary()},
         "findings": seen.findings(),
-        "keys": [one.to_dict() for one in versions],
+        "keys": [one.to_dict() for one in seen.versions],
         "columns": seen.columns(),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
         "leaks": [one.to_dict() for one in leaks],
         "requirements": [one for scope in seen.scopes() for one in requirements_of(scope)],
         "access": {
-            "logged_by_policy": {policy.name: policy.access_log is not None for policy in tables},
+            "logged_by_policy": {policy.name: policy.access_log is not None for policy in seen.tables},
             "log": None if beside.access_log is None else summary(beside.access_log),
         },
     }
     told = json.loads(_json(told))  # as a reader sees it, moments as text
-    members |= _renderings(report, versions, told, leaks)
+    members |= _renderings(report, seen.versions, told, leaks)
     members["evidence.json"] = _json(told)
     members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
     return Evidence(told, report, members, required)
+
+
+def _seen(report: Report, policies: Policies, kms: KmsCalls | None, now: datetime) -> Look:
+    # Of a policy file with many tables those count that files were seen of.
+    named = set(report.inventory["table"].unique().to_pylist())
+    tables = [one for one in policies.tables if one.name in named] or policies.tables
+    uses = uses_of(report.inventory)
+    versions = key_versions(uses, *_key_policies(tables), lambda key, seen: ask(kms, key, seen), now)
+    broken = unreadable(report.inventory)
+    unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
+    return Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
 
 
 def _renderings(

@@ -4,7 +4,7 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -12,15 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..audit.facts.groups import Files, groups
 from ..audit.leaks import Pace, pace
 from ..core.errors import BloomsealError
 from ..core.storage.ref import FileRef
-from .uses import file_numbers
 
 __all__ = ["ColumnLeak", "leaks_of"]
-
-Files = np.ndarray[Any, Any]
-"""Numbers of files, each once."""
 
 VALUES: Final = "values"
 FILTER: Final = "Bloom filter"
@@ -77,7 +74,10 @@ def leaks_of(
     """
     seen = inventory.filter(pc.is_valid(inventory["row_group"]))
     found: dict[tuple[str | None, str], dict[str, Files]] = {}
-    for row, files in _distinct(seen):
+    exposed = pc.binary_join(seen["in_clear"], "\n")
+    alike = seen.set_column(seen.schema.get_field_index("in_clear"), "in_clear", exposed)
+    for row in groups(alike, ("table", "column", "protection", "filter", "column_index", "in_clear")):
+        files = row["files"]
         marks = found.setdefault((row["table"], row["column"]), {})
         for mark in ("", *_marks(row)):
             marks[mark] = np.union1d(marks[mark], files) if mark in marks else files
@@ -101,22 +101,6 @@ def leaks_of(
             )
         )
     return told
-
-
-def _distinct(seen: pa.Table) -> Iterator[tuple[dict[str, Any], Files]]:
-    """What is alike, and in which files."""
-    names = ["table", "column", "protection", "filter", "column_index"]
-    plain = pa.table(
-        {
-            **{name: seen[name].cast(pa.string()) for name in names},
-            "in_clear": pc.binary_join(seen["in_clear"], "\n"),
-            "file": file_numbers(seen["file"]),
-        }
-    )
-    grouped = plain.group_by([*names, "in_clear"]).aggregate([("file", "distinct")])
-    files = grouped["file_distinct"].combine_chunks()
-    for index, row in enumerate(grouped.drop_columns("file_distinct").to_pylist()):
-        yield row, np.sort(files[index].values.to_numpy())
 
 
 def _marks(row: dict[str, Any]) -> list[str]:

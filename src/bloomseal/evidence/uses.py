@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "looked_into", "total", "unreadable", "uses_of"]
+from ..audit.facts.groups import Files, groups, text
+
+__all__ = ["FOOTER", "Use", "columns_of", "looked_into", "total", "unreadable", "uses_of"]
 
 FOOTER: Final = "(footer)"
 _PLACE: Final = (
@@ -28,14 +30,13 @@ _PLACE: Final = (
     "kms_url",
     "material",
 )
-_COUNTED: Final = [
-    ("file", "distinct"),
+_COUNTED: Final = (
     ("data_key", "count_distinct"),
-    ("kek", "count_distinct"),
+    ("kek_id", "count_distinct"),
     ("modules", "sum"),
-    ("modified", "min"),
-    ("modified", "max"),
-]
+    ("file_modified", "min"),
+    ("file_modified", "max"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,29 +71,27 @@ class Use:
     keks: int
     oldest: datetime | None
     newest: datetime | None
-    file_ids: np.ndarray[Any, Any] = field(repr=False, compare=False)
+    file_ids: Files = field(repr=False, compare=False)
 
 
 def uses_of(inventory: pa.Table) -> list[Use]:
     """All uses, by table, key, version and column. What is in plaintext has none."""
     whole = inventory.filter(pc.is_valid(inventory["algorithm"]))
     footers = _rows(whole, FOOTER, "footer_")
-    under_footer = _rows(whole.filter(pc.equal(_text(whole["protection"]), "footer key")), None, "footer_")
-    own = _rows(whole.filter(pc.equal(_text(whole["protection"]), "column key")), None, "")
-    grouped = pa.concat_tables([footers, under_footer, own]).group_by(list(_PLACE)).aggregate(_COUNTED)
-    ids = grouped["file_distinct"].combine_chunks()
+    under_footer = _rows(whole.filter(pc.equal(text(whole["protection"]), "footer key")), None, "footer_")
+    own = _rows(whole.filter(pc.equal(text(whole["protection"]), "column key")), None, "")
     found = [
         Use(
             **{name: row[name] for name in _PLACE},
-            files=len(ids[index]),
+            files=len(row["files"]),
             modules=row["modules_sum"] or 0,
             data_keys=row["data_key_count_distinct"],
-            keks=row["kek_count_distinct"],
-            oldest=row["modified_min"],
-            newest=row["modified_max"],
-            file_ids=ids[index].values.to_numpy(),
+            keks=row["kek_id_count_distinct"],
+            oldest=row["file_modified_min"],
+            newest=row["file_modified_max"],
+            file_ids=row["files"],
         )
-        for index, row in enumerate(grouped.drop_columns("file_distinct").to_pylist())
+        for row in groups(pa.concat_tables([footers, under_footer, own]), _PLACE, _COUNTED)
     ]
     return sorted(found, key=lambda use: tuple(str(getattr(use, name) or "") for name in _PLACE))
 
@@ -100,20 +99,11 @@ def uses_of(inventory: pa.Table) -> list[Use]:
 def columns_of(inventory: pa.Table) -> list[dict[str, Any]]:
     """Table and column → how many files protect it how: `plaintext`, `footer key`, `column key`."""
     seen = inventory.filter(pc.is_valid(inventory["row_group"]))
-    plain = pa.table(
-        {
-            "table": _text(seen["table"]),
-            "column": _text(seen["column"]),
-            "protection": _text(seen["protection"]),
-            "file": file_numbers(seen["file"]),
-        }
-    )
-    grouped = plain.group_by(["table", "column", "protection"]).aggregate([("file", "count_distinct")])
     told: dict[tuple[str | None, str], dict[str, Any]] = {}
-    for row in grouped.to_pylist():
+    for row in groups(seen, ("table", "column", "protection")):
         name = row["table"], row["column"]
         one = told.setdefault(name, {"table": name[0], "column": name[1], "files": {}})
-        one["files"][row["protection"]] = row["file_count_distinct"]
+        one["files"][row["protection"]] = len(row["files"])
     return [told[name] for name in sorted(told, key=lambda name: (name[0] or "", name[1]))]
 
 
@@ -129,38 +119,17 @@ def unreadable(inventory: pa.Table) -> int:
 
 
 def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:
+    """The rows under a key, by the names that uses have; `prefix` says whose key it is."""
     count = found.num_rows
-    modules = found["modules"] if column is None else pa.array([0] * count, pa.int64())
-    return pa.table(
-        {
-            "table": _text(found["table"]),
-            "column": _text(found["column"]) if column is None else pa.array([column] * count, pa.string()),
-            "master_key": _text(found[f"{prefix}master_key"]),
-            "version": _text(found[f"{prefix}key_version"]),
-            "state": _text(found[f"{prefix}key_state"]),
-            "since": found[f"{prefix}version_since"],
-            "algorithm": _text(found["algorithm"]),
-            "bits": found[f"{prefix}key_bits"],
-            "kms_url": _text(found["footer_kms_url"]),
-            "material": _text(found[f"{prefix}material"]),
-            "file": file_numbers(found["file"]),
-            # Numbers stand for texts: there are as many of those as files, and more.
-            "data_key": file_numbers(found[f"{prefix}data_key"]),
-            "kek": file_numbers(found[f"{prefix}kek_id"]),
-            "modules": modules,
-            "modified": found["file_modified"],
-        }
-    )
-
-
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string())
-
-
-def file_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The index of each text in its dictionary: numbers stand for names, of which there may be a hundred thousand."""
-    whole: Any = pa.chunked_array(column).unify_dictionaries() if column.num_chunks > 1 else column
-    return pa.chunked_array([chunk.indices for chunk in whole.chunks], pa.int32())
+    own = {"state": "key_state", "version": "key_version", "since": "version_since", "bits": "key_bits"}
+    own |= {name: name for name in ("master_key", "material")}
+    named = {name: f"{prefix}{of}" for name, of in own.items()} | {"kms_url": "footer_kms_url"}
+    named |= {"data_key": f"{prefix}data_key", "kek_id": f"{prefix}kek_id"}
+    whole = {"table": "table", "algorithm": "algorithm", "file": "file", "file_modified": "file_modified"}
+    columns = {name: found[of] for name, of in (named | whole).items()}
+    columns["column"] = text(found["column"]) if column is None else pa.array([column] * count, pa.string())
+    columns["modules"] = found["modules"] if column is None else pa.array([0] * count, pa.int64())
+    return pa.table(columns)
 
 
 def total(uses: Sequence[Use]) -> int:

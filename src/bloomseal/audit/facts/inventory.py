@@ -253,74 +253,50 @@ def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa
     """Facts as a table of `SCHEMA`."""
     files = sorted(files, key=lambda facts: facts.path)
     since = _kek_since(files)
-    per_file = {name: [value(facts) for facts in files] for name, value in _FILE_COLUMNS.items()}
+    per_file = {name: [getattr(facts, fact) for facts in files] for name, fact in _FILE_COLUMNS.items()}
     per_file["table"] = [policy.name if policies and (policy := policies.of(facts.path)) else None for facts in files]
-    for name, key_value in _KEY_COLUMNS.items():
-        per_file[f"footer_{name}"] = [
-            key_value(facts.keys[1], since) if len(facts.keys) > 1 else None for facts in files
-        ]
+    footers = _of_keys([facts.keys[1] if len(facts.keys) > 1 else None for facts in files], since)
+    per_file |= {f"footer_{name}": values for name, values in footers.items()}
     file_of, keys, key_of, leaves, leaf_of = _indexes(files)
-    per_key = {name: [value(key, since) for key in keys] for name, value in _KEY_COLUMNS.items()}
+    per_key = _of_keys(keys, since)
     del per_key["kms_url"]
     chunks = [chunk for facts in files for chunk in (facts.chunks or (None,))]
+    sealed = [chunk if chunk is not None and chunk.protection else None for chunk in chunks]
+    blooms = [None if chunk is None else chunk.bloom for chunk in chunks]
     columns: dict[str, pa.Array] = {}
     for values, index in ((per_file, file_of), (per_key, key_of), (leaves, leaf_of)):
         taken = pa.array(index, pa.int32())
         for name, entries in values.items():
             columns[name] = _spread(entries, taken, SCHEMA.field(name).type)
-    for name, get in _CHUNK_COLUMNS.items():
-        columns[name] = pa.array([None if chunk is None else get(chunk) for chunk in chunks], SCHEMA.field(name).type)
+    of_chunks: tuple[tuple[Sequence[Any], dict[str, str]], ...] = (
+        (chunks, _CHUNK_COLUMNS), (sealed, _SEALED_COLUMNS), (blooms, _BLOOM_COLUMNS)
+    )  # fmt: skip
+    for ones, facts_of in of_chunks:
+        for name, fact in facts_of.items():
+            told, kind = [None if one is None else getattr(one, fact) for one in ones], SCHEMA.field(name).type
+            columns[name] = _encoded(told) if kind == _WORDS else pa.array(told, kind)
     for name, words in (("protection", PROTECTIONS), ("filter", SEEN), ("column_index", SEEN), ("offset_index", SEEN)):
         index = pa.array([None if chunk is None else getattr(chunk, name) for chunk in chunks], pa.int32())
         columns[name] = pa.DictionaryArray.from_arrays(index, pa.array(words))
     columns["in_clear"] = _in_clear([0 if chunk is None else chunk.exposed for chunk in chunks])
-    for name, attribute in _BLOOM_COLUMNS.items():
-        found = [None if c is None or c.bloom is None else getattr(c.bloom, attribute) for c in chunks]
-        columns[name] = (
-            _encoded(found) if SCHEMA.field(name).type == _WORDS else pa.array(found, SCHEMA.field(name).type)
-        )
     columns["key_modules"] = _key_modules(columns["data_key"], columns["modules"])
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-_FILE_COLUMNS: Final[dict[str, Callable[[FileFacts], Any]]] = {
-    "file": lambda facts: facts.path,
-    "file_size": lambda facts: facts.size,
-    "file_modified": lambda facts: facts.modified,
-    "created_by": lambda facts: facts.created_by,
-    "footer": lambda facts: facts.footer,
-    "footer_verified": lambda facts: facts.footer_verified,
-    "algorithm": lambda facts: facts.algorithm,
-    "aad_prefix": lambda facts: facts.aad_prefix,
-    "aad_prefix_text": lambda facts: facts.aad_prefix_text,
-    "file_id": lambda facts: facts.file_id,
-    "error": lambda facts: facts.error,
-}
-_KEY_COLUMNS: Final[dict[str, Callable[[KeyFacts, dict[str, datetime]], Any]]] = {
-    "material": lambda key, _: key.material,
-    "key_id": lambda key, _: key.key_id,
-    "data_key": lambda key, _: key.data_key,
-    "key_bits": lambda key, _: key.bits,
-    "master_key": lambda key, _: key.master_key,
-    "key_version": lambda key, _: key.version,
-    "key_state": lambda key, _: key.state,
-    "version_since": lambda key, _: key.version_since,
-    "current_version": lambda key, _: key.current,
-    "kek_id": lambda key, _: key.kek_id,
-    "kek_since": lambda key, since: since.get(key.kek_id) if key.kek_id else None,
-    "kms_url": lambda key, _: key.kms_url,
-    "key_problem": lambda key, _: key.problem,
-}
-_CHUNK_COLUMNS: Final[dict[str, Callable[[Any], Any]]] = {
-    "row_group": lambda chunk: chunk.row_group,
-    "values": lambda chunk: chunk.values,
-    "bytes": lambda chunk: chunk.size,
-    "chunk_error": lambda chunk: chunk.error,
-    "modules": lambda chunk: chunk.modules if chunk.protection else None,
-    "modules_counted": lambda chunk: chunk.pages_counted if chunk.protection else None,
-    "filter_offset": lambda chunk: chunk.filter_offset,
-    "filter_length": lambda chunk: chunk.filter_length,
-}
+_FILE_COLUMNS: Final = {
+    "file": "path", "file_size": "size", "file_modified": "modified",
+    **{name: name for name in ("created_by", "footer", "footer_verified", "algorithm", "aad_prefix", "aad_prefix_text", "file_id", "error")},
+}  # fmt: skip
+_KEY_COLUMNS: Final = {
+    "key_bits": "bits", "key_version": "version", "key_state": "state", "current_version": "current", "key_problem": "problem",
+    **{name: name for name in ("material", "key_id", "data_key", "master_key", "version_since", "kek_id", "kms_url")},
+}  # fmt: skip
+_CHUNK_COLUMNS: Final = {
+    "row_group": "row_group", "values": "values", "bytes": "size", "chunk_error": "error",
+    "filter_offset": "filter_offset", "filter_length": "filter_length",
+}  # fmt: skip
+_SEALED_COLUMNS: Final = {"modules": "modules", "modules_counted": "pages_counted"}
+"""The inventory's columns, and which fact each is."""
 _BLOOM_COLUMNS: Final = {
     "filter_bytes": "num_bytes",
     "filter_authentic": "authentic",
@@ -334,6 +310,12 @@ _BLOOM_COLUMNS: Final = {
     "filter_denied": "denied",
     "filter_unasked": "unasked",
 }
+
+
+def _of_keys(keys: Sequence[KeyFacts | None], since: dict[str, datetime]) -> dict[str, list[Any]]:
+    found = {name: [None if key is None else getattr(key, fact) for key in keys] for name, fact in _KEY_COLUMNS.items()}
+    found["kek_since"] = [since.get(key.kek_id) if key is not None and key.kek_id else None for key in keys]
+    return found
 
 
 def _indexes(

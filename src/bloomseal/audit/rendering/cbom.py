@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from ..._version import __version__
 from ...core.text import safe_text
+from ..facts.groups import Files, groups
 from ..report import Report
 
 __all__ = ["VERSIONS", "Life", "to_cbom"]
@@ -25,8 +25,6 @@ _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
 _STATES: Final = ("pre-activation", "active", "suspended", "deactivated", "compromised", "destroyed")
 _ASSET: Final = "cryptographic-asset"
 VERSIONS: Final = ("1.6", "1.7")
-Files = np.ndarray[Any, Any]
-"""Numbers of files, each once."""
 
 
 class Life(Protocol):
@@ -103,7 +101,7 @@ class _Bill:
         for life in lives.values():
             for one in _of_master(life.bits):
                 self.algorithms.setdefault(one, _none())
-        for row in _rows(report.inventory):
+        for row in groups(report.inventory, _OF_ROWS, _COUNTED):
             self._take(row)
 
     def content(self) -> dict[str, Any]:
@@ -127,7 +125,7 @@ class _Bill:
         }
 
     def _take(self, row: dict[str, Any]) -> None:
-        files = row["file_distinct"]
+        files = row["files"]
         if row["file_modified_max"] is not None:
             self.moment = max(self.moment, row["file_modified_max"].astimezone(UTC))
         named: set[_Name] = set()
@@ -244,33 +242,10 @@ _OF_ROWS: Final = (
     "table", "algorithm", "column", "protection", "key_bits", "master_key", "key_version", "key_state",
     "footer_key_bits", "footer_master_key", "footer_key_version", "footer_key_state",
 )  # fmt: skip
-_COUNTED: Final = ("data_key", "kek_id", "footer_data_key", "footer_kek_id")
-
-
-def _rows(inventory: pa.Table) -> list[dict[str, Any]]:
-    """The inventory, what is alike together: a million column chunks give some dozens of rows."""
-
-    def numbers(name: str) -> Any:
-        column = inventory[name]
-        return pa.chunked_array([chunk.indices for chunk in column.unify_dictionaries().chunks], pa.int32())
-
-    plain = pa.table(
-        {
-            **{
-                name: inventory[name].cast(pa.string())
-                if pa.types.is_dictionary(inventory[name].type)
-                else inventory[name]
-                for name in _OF_ROWS
-            },
-            **{name: numbers(name) for name in (*_COUNTED, "file")},
-            "file_modified": inventory["file_modified"],
-        }
-    )
-    counts = [(name, "count_distinct") for name in _COUNTED]
-    grouped = plain.group_by(list(_OF_ROWS)).aggregate([("file", "distinct"), ("file_modified", "max"), *counts])
-    rows: list[dict[str, Any]] = grouped.drop_columns("file_distinct").to_pylist()
-    files = grouped["file_distinct"].combine_chunks()
-    return [row | {"file_distinct": files[index].values.to_numpy()} for index, row in enumerate(rows)]
+_COUNTED: Final = (
+    ("file_modified", "max"),
+    *((name, "count_distinct") for name in ("data_key", "kek_id", "footer_data_key", "footer_kek_id")),
+)
 
 
 _ORC: Final = "AES_CTR"
