@@ -2,8 +2,9 @@
 refused.
 
 Members are stored, never compressed (so that no archive is larger than it looks), in the order of their names, at one
-fixed moment. A reader writes the archive again from the members that it reads, piece by piece, and compares: a second
-member of one name, a comment, bytes in front, behind or between members, another order, all of that is a difference.
+fixed moment. A reader makes the headers and the directory again from the members that it reads, piece by piece, and
+compares: a second member of one name, a comment, bytes in front, behind or between members, another order, all of that
+is a difference.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import re
 import shutil
 import struct
 import tempfile
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -48,18 +49,15 @@ MANIFEST: Final = "manifest.json"
 SIGNATURES: Final = "signatures/"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*)*")
 _LONGEST_NAME: Final = 120
-_MOMENT: Final = (1980, 1, 1, 0, 0, 0)
-_MODE: Final = 0o100644 << 16
-_UNIX: Final = 3
 _PIECE: Final = 1 << 20
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
 _END: Final = struct.Struct("<4s4H2LH")
-"""The end of central directory record (PKWARE APPNOTE, section 4.3.16), without a comment."""
-_LOCATOR: Final = struct.Struct("<4sLQL")
-"""The locator of a 64-bit end record (section 4.3.15), which stands before the other."""
-_LOCATOR_MARK: Final = b"PK\x06\x07"
-_HEADER_BYTES: Final = 30
-"""A local file header without the name (section 4.3.7)."""
-_SHORT: Final = 512
+"""A member's header, its entry in the directory, and the end (PKWARE APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16)."""
+_FIXED: Final = (20, 0, 0, 0, 33)
+"""Version 2.0, no flags, stored, on the first of January 1980."""
+_UNIX: Final = 3 << 8 | 20
+_MODE: Final = 0o100644 << 16
 
 
 class Spool:
@@ -153,15 +151,40 @@ def pack(members: Mapping[str, Member]) -> bytes:
 def _pack(out: IO[bytes], members: Mapping[str, Member]) -> None:
     if len(members) > MAX_BUNDLE_MEMBERS or sum(map(len, members.values())) > MAX_BUNDLE_BYTES - (1 << 20):
         raise UsageError("this is more than one bundle holds", hint="a bundle for each table")
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(members, key=lambda name: (name != MANIFEST, name)):
-            if not _lawful(name):
-                raise UsageError(f"no bundle has a member of the name {name!r}")
-            info = zipfile.ZipInfo(name, _MOMENT)
-            info.create_system, info.external_attr = _UNIX, _MODE
-            info.file_size = len(members[name])
-            with archive.open(info, "w") as into:
-                into.writelines(pieces_of(members[name]))
+    checksums = []
+    for name in sorted(members, key=_order):
+        if not _lawful(name):
+            raise UsageError(f"no bundle has a member of the name {name!r}")
+        checksums.append(_checksum(members[name]))
+        out.write(_header(name, checksums[-1], len(members[name])))
+        out.writelines(pieces_of(members[name]))
+    out.write(_directory({name: members[name] for name in sorted(members, key=_order)}, checksums))
+
+
+def _order(name: str) -> tuple[bool, str]:
+    return name != MANIFEST, name
+
+
+def _checksum(member: Member) -> int:
+    checksum = 0
+    for piece in pieces_of(member):
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _header(name: str, checksum: int, length: int) -> bytes:
+    return _LOCAL.pack(b"PK\3\4", *_FIXED, checksum, length, length, len(name), 0) + name.encode()
+
+
+def _directory(members: Mapping[str, Member], checksums: Sequence[int]) -> bytes:
+    """What stands behind the members."""
+    found, at = b"", 0
+    for (name, member), checksum in zip(members.items(), checksums, strict=True):
+        sizes = checksum, len(member), len(member), len(name)
+        found += _CENTRAL.pack(b"PK\1\2", _UNIX, *_FIXED, *sizes, 0, 0, 0, 0, _MODE, at) + name.encode()
+        at += _LOCAL.size + len(name) + len(member)
+    count = len(members)
+    return found + _END.pack(b"PK\5\6", 0, 0, count, count, len(found), at, 0)
 
 
 @contextlib.contextmanager
@@ -184,7 +207,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Stretch]]:
             if size > MAX_BUNDLE_BYTES:
                 raise FormatError(f"a bundle of {size} bytes; {MAX_BUNDLE_BYTES} is the limit")
             members = _members(file, size)
-            _compare(file, size, members)
+            _compare(file, members)
         except OSError as error:
             raise refusal("can't read the bundle", name, error) from error
         except UsageError as error:
@@ -240,104 +263,45 @@ def check_free(path: str | os.PathLike[str]) -> None:
 
 
 def _members(file: IO[bytes], size: int) -> dict[str, Stretch]:
-    # The end record says how long the directory is; zipfile would make an object of each entry before anybody could
-    # look. Records of the 64-bit form, which it believes rather than these, are in no bundle.
-    tail = os.pread(file.fileno(), _END.size + _LOCATOR.size, max(size - _END.size - _LOCATOR.size, 0))
-    if len(tail) < _END.size:
+    """The members, by their headers, which `_compare` then holds against their bytes."""
+    fd, at, members = file.fileno(), 0, dict[str, Stretch]()
+    while len(head := os.pread(fd, _LOCAL.size, at)) == _LOCAL.size and head.startswith(b"PK\3\4"):
+        if len(members) == MAX_BUNDLE_MEMBERS:
+            raise FormatError(f"more members than the {MAX_BUNDLE_MEMBERS} that a bundle holds")
+        *_, length, name_length, _ = _LOCAL.unpack(head)
+        name = os.pread(fd, min(name_length, _LONGEST_NAME + 1), at + _LOCAL.size).decode("ascii", "replace")
+        if not _lawful(name):
+            raise FormatError("a member with a name that no bundle has")
+        if name in members:
+            raise FormatError(f"two members of the name {name}")
+        start = at + _LOCAL.size + name_length
+        at = start + length
+        if at > size:
+            raise FormatError(f"{name}: it reaches outside the archive")
+        members[name] = Stretch(fd, start, length)
+    if not members:
         raise FormatError("not a bundle")
-    mark, disk, start_disk, here, entries, length, _, comment = _END.unpack_from(tail, len(tail) - _END.size)
-    if mark != b"PK\x05\x06" or disk or start_disk or comment or here != entries:
-        raise FormatError("not a bundle, or something stands behind it")
-    if tail.startswith(_LOCATOR_MARK):
-        raise FormatError("an archive of the 64-bit form, and no bundle is one")
-    if entries > MAX_BUNDLE_MEMBERS or length > MAX_BUNDLE_MEMBERS * (46 + _LONGEST_NAME):
-        raise FormatError(f"a bundle of {entries} members; {MAX_BUNDLE_MEMBERS} is the limit")
-    members: dict[str, Stretch] = {}
-    try:
-        with zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                if not _lawful(info.filename) or info.orig_filename != info.filename:
-                    raise FormatError("a member with a name that no bundle has")
-                if info.filename in members:
-                    raise FormatError(f"two members of the name {info.filename}")
-                if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-                    raise FormatError(f"the member {info.filename} is compressed, and no bundle's is")
-                start = info.header_offset + _HEADER_BYTES + len(info.filename)
-                if start + info.file_size > size:
-                    raise FormatError(f"{info.filename}: it reaches outside the archive")
-                members[info.filename] = Stretch(file.fileno(), start, info.file_size)
-    except BloomsealError:
-        raise
-    except Exception as error:  # zipfile raises what it likes on hostile archives
-        raise FormatError(f"no bundle, or an altered one ({type(error).__name__})") from None
     return members
 
 
-def _compare(file: IO[bytes], size: int, members: Mapping[str, Stretch]) -> None:
+def _compare(file: IO[bytes], members: Mapping[str, Stretch]) -> None:
     """Is the archive, byte for byte, the one that these members make? Each member's digest is taken on the way.
 
     Raises:
         FormatError: it is not.
     """
-    same = _Same(file.fileno())
-    _pack(same, members)  # type: ignore[arg-type]  # as much of a file as zipfile needs
-    differs = same.finish(size)
-    if differs is None:
-        return
+    if list(members) != sorted(members, key=_order):
+        raise FormatError("members in another order")
+    at, checksums = 0, []
     for name, member in members.items():
-        if member.start - _HEADER_BYTES - len(name) <= differs < member.start + len(member):
+        checksums.append(_checksum(member))
+        header = _header(name, checksums[-1], len(member))
+        if os.pread(file.fileno(), len(header), at) != header or member.start != at + len(header):
             raise FormatError(f"{name}: altered (its checksum, or its header)")
-    raise FormatError("the archive has bytes that belong to no member, or members in another form")
-
-
-class _Same:
-    """A file for `_pack` that keeps nothing, but compares with an open one.
-
-    zipfile writes a member's header twice: once with no checksum, and again when it has seen the member. So short
-    pieces, among which all headers are, are compared at the end.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._at = self._end = 0
-        self._short: dict[int, bytes] = {}
-        self._differs: list[int] = []
-
-    def write(self, data: bytes) -> int:
-        if len(data) <= _SHORT:
-            self._short[self._at] = bytes(data)
-        elif os.pread(self._fd, len(data), self._at) != data:
-            self._differs.append(self._at)
-        self._at += len(data)
-        self._end = max(self._end, self._at)
-        return len(data)
-
-    def writelines(self, pieces: Iterable[bytes]) -> None:
-        for piece in pieces:
-            self.write(piece)
-
-    def finish(self, size: int) -> int | None:
-        """The first place, about, where it is another; None for the same."""
-        for at, data in self._short.items():
-            if os.pread(self._fd, len(data), at) != data:
-                self._differs.append(at)
-        if self._end != size:
-            self._differs.append(min(self._end, size))
-        return min(self._differs, default=None)
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        assert whence == os.SEEK_SET  # noqa: S101  # zipfile knows its places
-        self._at = offset
-        return offset
-
-    def seekable(self) -> bool:
-        return True
-
-    def flush(self) -> None:
-        pass
+        at += len(header) + len(member)
+    directory = _directory(members, checksums)
+    if os.pread(file.fileno(), len(directory) + 1, at) != directory:
+        raise FormatError("the archive has bytes that belong to no member, or members in another form")
 
 
 def _lawful(name: str) -> bool:
