@@ -171,7 +171,7 @@ class Trial:
         self.say("attacking the filters in clear")
         with open_parquet(self.clear) as opened:
             clear = _by_column(
-                (column, opened.walk.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
+                (column, opened.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
             )
         in_clear = {name: [SplitBlockBloomFilter.from_bitset(_body(raw)) for raw in clear[name]] for name in FILTERED}
         elapsed, hits = _timed(lambda: _asked(in_clear["email"], addresses))
@@ -183,7 +183,7 @@ class Trial:
         with open_parquet(self.sealed, decryption=self.decryption) as opened:
             # The attacker does not even know where the filters are; the demonstration tells him.
             sealed = _by_column(
-                (column, opened.walk.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
+                (column, opened.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
             )
         as_if = {
             name: [SplitBlockBloomFilter.from_bitset(_cipher_body(raw)) for raw in sealed[name]] for name in FILTERED

@@ -85,7 +85,7 @@ class IndexFolder(IndexPlace):
         try:
             with self.open(name) as file:
                 made = Manifest.from_values(leaf_of(file.read()).to_pylist())
-                if file.walk.footer.schema.leaves[0].path != made.path or self.name != folder_name(made.column):
+                if file.leaves.leaves[0].path != made.path or self.name != folder_name(made.column):
                     raise IntegrityError("the manifest is that of another column's index", file=file.path)
                 return made
         except MissingFileError:

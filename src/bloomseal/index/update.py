@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..core.errors import BloomsealError, UnsupportedError, UsageError
+from ..core.errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
 from ..policy import IndexPolicy
 from ..storage.atomic import fault_point
-from ..storage.formats import Format
 from .commit import commit
 from .facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
 from .facts.members import Members
@@ -122,13 +121,8 @@ def new_manifest(files: Members, column: str, policy: IndexPolicy) -> Manifest:
         try:
             with files.open(number) as file:
                 rows += file.num_rows
-                if file.format is Format.ORC:
-                    raise UnsupportedError(
-                        "a sealed index is made of authenticated files, and nothing authenticates ORC files",
-                        file=file.path, hint="filters in the files: bloomseal attach",
-                    )  # fmt: skip
-                if path is None and file.walk.footer.schema.has(column):
-                    path = file.walk.footer.schema.leaf(column).path
+                if path is None and (walk := file.walk).footer.schema.has(column):
+                    path = walk.footer.schema.leaf(column).path
         except BloomsealError as error:
             failure = failure or error
     if path is None and failure is not None:

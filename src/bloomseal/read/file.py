@@ -138,7 +138,7 @@ class SealedFile(ABC):
         raise self._unsupported()
 
     def _unsupported(self) -> UnsupportedError:
-        what = f"an {self.format} file, where this works on Parquet files"
+        what = f"an {self.format} file, whose parts nothing authenticates, where this works on Parquet files"
         return UnsupportedError(what, file=self.path, hint="bloomseal.orc has what such a file can do")
 
     @property

@@ -83,7 +83,7 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
         raise NotCoveredError("nothing authenticates its footer", file=file.path)
     if crypto.algorithm is not Algorithm.AES_GCM_V1:
         raise NotCoveredError("nothing authenticates its pages (AES_GCM_CTR_V1)", file=file.path)
-    file.walk.keys.expectation.names(file.walk.footer.schema)
+    file.walk.keys.expectation.names(file.leaves)
     leaf = leaf_in(file, column)
     if leaf is None and file.leaves.may_hide(column):
         raise NotCoveredError("it may have the column by another path", file=file.path, column=column)

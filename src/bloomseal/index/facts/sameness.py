@@ -214,6 +214,6 @@ def leaf_in(file: SealedFile, column: str) -> Leaf | None:
     Raises:
         UsageError: several have the name.
     """
-    schema = file.walk.footer.schema
+    schema = file.leaves
     leaf = schema.leaf(column) if schema.has(column) and column in file.columns else None
     return leaf if leaf is not None and leaf.name == column else None

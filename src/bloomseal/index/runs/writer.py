@@ -95,7 +95,7 @@ class RunWriter:
             crypto = file.walk.footer.crypto
             assert crypto is not None  # noqa: S101
             file.walk.cipher(file.walk.chunk(0, 0))
-            size = file.walk.source.size
+            size = file.source.size
             shard = Shard(name, crypto.aad_unique, size, len(entries), int(entries[0]), int(entries[-1]), keys)
         self._shards.append(shard)
 

@@ -144,7 +144,7 @@ class _Tasks(Place):
                 with members.open(place) as file:
                     seen = seen_file(file, self.column, state)
                     still_same(file, seen, members.state(place))
-                    schema = file.walk.footer.schema
+                    schema = file.leaves
                     path = schema.leaf(self.column).path if schema.has(self.column) else None
                     yield _Seen(one.number, seen, file.num_rows, path)
             except BloomsealError as error:

@@ -59,7 +59,7 @@ class SealedKeys:
         Raises:
             KeyAccessError: the column's key can't be had.
         """
-        column, salt, data = file.walk.footer.schema.leaves[leaf].name, os.urandom(_SALT_BYTES), keys.dump()
+        column, salt, data = file.leaves.leaves[leaf].name, os.urandom(_SALT_BYTES), keys.dump()
         cipher = _cipher(file, leaf, salt)
         sealed = data if cipher is None else bytes(cipher.seal(data, ModuleType.FOOTER, _aad(file.path, column)))
         return cls(column, column_type, file.path, base, file.source.ref.root, salt, sealed)
@@ -87,7 +87,7 @@ class SealedKeys:
             IntegrityError: the file has other keys than it had.
         """
         with open_table_file(self.file, table, self.base, self.root) as file:
-            leaf = file.walk.footer.schema.leaf(self.column).index
+            leaf = file.leaves.leaf(self.column).index
             cipher = _cipher(file, leaf, self._salt)
         data = self._sealed
         if cipher is not None:

@@ -57,7 +57,7 @@ def file_schema(file: SealedFile) -> pa.Schema:
     if isinstance(file, OrcFile):
         return file.arrow_schema
     forget_arrow_schema(file)
-    every = range(len(file.walk.footer.schema.leaves))
+    every = range(len(file.leaves.leaves))
     return read_row_group(file.walk, None, list(every), **DECODING).schema
 
 

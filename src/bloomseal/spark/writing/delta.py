@@ -119,7 +119,7 @@ def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str]
 
     below = posixpath.relpath(file, ref.path)
     with open_table_file(file, table, None if ref.filesystem is None else _base(ref)) as opened_file:
-        rows, size = opened_file.num_rows, opened_file.walk.source.size
+        rows, size = opened_file.num_rows, opened_file.source.size
     raws = [part.partition("=")[2] for part in below.split("/")[1:-1]]
     values = {name: None if raw == NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
     changed = int(os.stat(file).st_mtime * 1000) if ref.filesystem is None else 0  # noqa: PTH116

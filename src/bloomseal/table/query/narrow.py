@@ -134,7 +134,7 @@ def _known(
         for doc in np.unique(docs[docs >= 0]).tolist():
             numbers = np.flatnonzero(docs == doc)
             path = paths[int(numbers[0])]
-            schema = ghost(one.coverage.doc(doc), path).walk.footer.schema
+            schema = ghost(one.coverage.doc(doc), path).leaves
             found: dict[int, Bools] = {}
             if schema.has(column):
                 leaf = schema.leaf(column)
