@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .core.errors import UnsupportedError as UnsupportedError
     from .core.errors import UsageError as UsageError
     from .core.sbbf import SplitBlockBloomFilter as SplitBlockBloomFilter
+    from .core.verdict import Verdict as Verdict
     from .format.inspect import Inspection as Inspection
     from .format.verify import VerifyReport as VerifyReport
     from .keytools import ExplicitKeys as ExplicitKeys
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from .policy import Policy as Policy
     from .read.file import SealedFile as SealedFile
     from .read.open import open_file as open_file
-    from .read.verdict import Verdict as Verdict
     from .rotation.rewrap import RewrapReport as RewrapReport
     from .rotation.rewrap import rewrap as rewrap
     from .sbbf import FilterSpec as FilterSpec

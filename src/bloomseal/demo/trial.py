@@ -21,9 +21,9 @@ from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError
 from ..core.parquet.walk import Walk
 from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
+from ..core.verdict import Verdict
 from ..keytools import Keyring, KeyTools
 from ..read.open import inspect_file, open_parquet
-from ..read.verdict import Verdict
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..write.writer import FileWriter

@@ -20,12 +20,12 @@ from ..core.parquet.walk import Protection, Walk
 from ..core.sbbf.probe import several
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
+from ..core.verdict import Hits, Verdict, verdicts
 from ..sbbf import KeySet
 from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
 from .plan import ReadStats
-from .verdict import Hits, Verdict, verdicts
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -18,6 +18,7 @@ from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
 from ..core.spelling import named_columns
 from ..core.storage.source import Source
+from ..core.verdict import Hits
 from ..format.calendar import need_one_calendar
 from ..format.opening import open_footer
 from ..sbbf import KeySet
@@ -26,7 +27,6 @@ from ..storage.lent import lend
 from .file import STREAMED, RowGroupInfo, SealedFile, Values
 from .plan import Asked, ReadPlan, ReadStats, likeness
 from .prune import RowGroupSelection, ruled_out, select_row_groups
-from .verdict import Hits
 
 if TYPE_CHECKING:
     from ..core.decryption import DecryptionSpec

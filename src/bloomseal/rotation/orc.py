@@ -23,7 +23,7 @@ from .keys import Target
 from .outcome import FileOutcome, FilePlan, Status
 from .settings import Decryption, opening
 
-__all__ = ["Repair", "identity", "is_orc", "plan_rekey", "rekey_file"]
+__all__ = ["Repair", "is_orc", "plan_rekey", "rekey_file"]
 
 _NONE: Final = "no filter of an encrypted column lies in clear"
 _BEFORE: Final = "done just before the interruption; copies of the old file still tell true values: destroy them"
@@ -33,12 +33,6 @@ def is_orc(ref: FileRef) -> bool:
     """By its last bytes, whatever its name says."""
     with open_source(ref) as source:
         return format_of(source) is Format.ORC
-
-
-def identity(ref: FileRef) -> bytes | None:
-    """`OrcFile.identity`; None for a file of another format."""
-    with open_source(ref) as source:
-        return OrcFile(source).identity if format_of(source) is Format.ORC else None
 
 
 def plan_rekey(file: DataFile, decryption: Decryption, target: Target) -> FilePlan:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
+from ..core.verdict import Hits, Verdict, verdicts
 from ..notebook import ShownInNotebooks
 from ..read.file import GATHERED, STREAMED, SealedFile
 from ..read.plan import ReadStats
-from ..read.verdict import Hits, Verdict, verdicts
 from .query.indexes import Indexes
 from .query.narrow import known_values, narrowed, shapes_of
 from .query.parts import TableParts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import BloomsealError, UsageError
-from ...read.verdict import Verdict
+from ...core.verdict import Verdict
 from ..arguments.opening import TableOptions, table_options
 from ..arguments.values import parse_value, read_lines
 from ..render import print_json, table

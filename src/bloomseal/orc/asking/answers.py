@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...core.verdict import Verdict
+from ...core.verdict import Hits, Verdict, verdicts
 from ...storage.lent import leased
 from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
@@ -53,19 +52,15 @@ class Answers(NamedTuple):
     asked: Bools
     untrusted: list[str | None]
 
+    @property
+    def hits(self) -> list[Hits]:
+        """The answers of each row group."""
+        return [Hits(maybe, not asked) for maybe, asked in zip(self.maybe, self.asked.tolist(), strict=True)]
+
     def named(self) -> list[RowGroupVerdicts]:
         """One entry per row group."""
-        count, values = self.maybe.shape
-        absent = [Verdict.ABSENT] * values
-        verdicts = [absent.copy() for _ in range(count)]
-        for group in np.flatnonzero(self.maybe.any(axis=1)).tolist():
-            verdicts[group] = self._names(group)
-        rows = zip(itertools.repeat(self.stripe), range(count), verdicts, self.untrusted, strict=False)
-        return list(map(RowGroupVerdicts._make, rows))
-
-    def _names(self, group: int) -> list[Verdict]:
-        possible = Verdict.MAYBE_PRESENT if self.asked[group] else Verdict.NO_FILTER
-        return [possible if one else Verdict.ABSENT for one in self.maybe[group].tolist()]
+        each = enumerate(zip(self.hits, self.untrusted, strict=True))
+        return [RowGroupVerdicts(self.stripe, group, verdicts(hits), why) for group, (hits, why) in each]
 
 
 def undecided(index: StripeIndex, values: int, why: str) -> Answers:

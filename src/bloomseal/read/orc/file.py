@@ -19,6 +19,7 @@ from ...core.parquet.walk import Protection
 from ...core.sbbf.probe import several
 from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
+from ...core.verdict import Hits
 from ...format.hashes.truth import Truth
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column
@@ -30,7 +31,6 @@ from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..prune import RowGroupSelection
-from ..verdict import Hits
 from .columns import Columns, columns_of
 from .prune import ruled_out
 from .rows import neighbourhoods, rows_of
@@ -181,8 +181,7 @@ class OrcFile(OrcLayout, SealedFile):
     def hits(self, column: str, values: Values) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
         for answers in self.answers(self._asked(column), values):
-            for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
-                yield Hits(maybe, not asked)
+            yield from answers.hits
 
     def _asked(self, column: str) -> str:
         stored = self.stored(self.leaf(column).index)

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
-from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
+from ...read.open import open_file
 from ...rotation import FileOutcome, FilePlan, Job, Rekey, Repair, Rewrap, Status
 from ...rotation.files import DataFile, find_files
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
-from ...rotation.orc import identity as orc_identity
 from ...rotation.run import Run, planned
-from ...rotation.settings import opening
 from ...storage.places import open_source
 from ..listing import list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
@@ -201,11 +199,8 @@ class _Work:
         """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext
         file.
         """
-        if (local_keys := orc_identity(file.ref)) is not None:
-            return local_keys
-        with open_source(file.ref) as source:
-            crypto = open_footer(source, opening(table_of(self.policy), file.ref))[0].crypto
-        return b"" if crypto is None else crypto.aad_unique
+        with open_file(file.ref, decryption=table_of(self.policy)) as opened:
+            return opened.identity if opened.encrypted else b""
 
 
 @functools.lru_cache(maxsize=8)
