@@ -92,15 +92,9 @@ def ruled_out(
         chunk = chunks[column]
         between = bounds(walk.meta(chunk), chunk.leaf, walk.footer.ordered[column])
         asked = [_Among(term, between) for term in terms]
-        # Of many values, some are often in every row group: then filters rule out nothing, and are only a price.
-        due = any(term.keys is None or not term.keys.quick or term.filters.due for term in terms)
-        answers = by_filter(walk, chunk, asked, lend() if lend is not None else None) if due else None
-        for number, (term, one) in enumerate(zip(terms, asked, strict=True)):
-            if term.keys is None:
-                continue
-            if answers is not None:
-                term.filters.told(answers[number] is not None)
-            elif not term.keys.quick:
+        answers = by_filter(walk, chunk, asked, lend() if lend is not None else None)
+        for term, one in zip(terms, asked, strict=True):
+            if answers is None and term.keys is not None:
                 one.narrow(term.keys, None)
             if values_left is not None and one.left is not None:
                 values_left[id(term)] = one.left

@@ -24,7 +24,6 @@ from ..storage.lent import leased
 from .page_places import Pages, Rows, Spans, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
-from .thin import thinned
 
 __all__ = ["read_matching", "take"]
 
@@ -65,21 +64,15 @@ def read_matching(
             return None
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
-        thin = group.thinned(predicate, wanted, result_schema) if spans is None else None
-        if spans is None and thin is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
+        if spans is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
             looked_at |= set(wanted)
         if spans is not None and group.searched:
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
             # more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
-        if thin is not None:
-            rows, first = thin
-            hits = np.arange(len(rows))
-            looked_at = {leaf for leaf in looked_at if first.num_columns}
-        else:
-            first = group.columns(sorted(looked_at), spans)
-            hits = predicate.hits(first, left)
-            rows = hits if spans is None else _rows(spans)[hits]
+        first = group.columns(sorted(looked_at), spans)
+        hits = predicate.hits(first, left)
+        rows = hits if spans is None else _rows(spans)[hits]
         if not len(hits):
             return None
         # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
@@ -139,28 +132,6 @@ class _RowGroup:
         few = _count(spans) <= _WORTHWHILE * self._num_rows
         return spans if few or self.searched else None
 
-    def thinned(
-        self, predicate: Predicate, wanted: Sequence[int], result_schema: Callable[[], pa.Schema]
-    ) -> tuple[Rows, pa.Table] | None:
-        """The rows that hold one of many values, and their column, where it is wanted as text; None where all rows are
-        to be decoded.
-        """
-        term = predicate.alone
-        if term is None or (keys := term.many_texts) is None or not keys.quick or not term.undecoded.due:
-            return None
-        found = thinned(self._walk, self._row_group, term.leaf, keys, self._scratch)
-        term.undecoded.told(found is not None)
-        if found is None:
-            return None
-        columns = {}
-        if len(found.rows) and term.leaf.index in wanted:
-            kind = result_schema().field(name := term.leaf.path[0]).type
-            # The decoder makes the column where the file asks for another type, such as a dictionary.
-            texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-            if texts and (taken := keys.taken(found.owners, kind)) is not None:
-                columns[name] = taken
-        return found.rows, pa.table(columns)
-
     def exactly(self, leaf: int, spans: Spans) -> bool:
         """Do the column's pages that hold these rows hold no others?"""
         pages = self._pages(leaf)
@@ -200,15 +171,13 @@ class _RowGroup:
         """The rows that the column index leaves in question."""
         every: Spans = [(0, self._num_rows)]
         leaf = term.leaf.index
-        if not term.by_pages or not (term.keys is None or term.pages.due):
+        if not term.by_pages:
             return every
 
         def rows_of_pages() -> list[int] | None:
             return None if (pages := self._pages(leaf)) is None else [end - first for first, end in pages.spans]
 
         excluded = by_page_index(self._walk, self._walk.chunk(self._row_group, leaf), term, rows_of_pages)
-        if term.keys is not None:
-            term.pages.told(bool(excluded))
         pages = self._pages(leaf) if excluded else None
         if pages is None:
             return every

@@ -24,36 +24,12 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["Left", "Term", "Ways", "Worth", "column_at"]
+__all__ = ["Left", "Term", "Ways", "column_at"]
 
 T = TypeVar("T")
 _MANY: Final = 16
 """More values than these are ordered before bounds are asked about them."""
 _BOUNDED: Final = frozenset(["==", "in", "<", "<=", ">", ">="])
-
-_PATIENCE: Final = 8
-_AGAIN: Final = 16
-
-
-class Worth:
-    """Is a question, which may spare work and costs some itself, worth being asked? After eight answers in a row that
-    ruled nothing out it is asked one time in sixteen only, until one does. Threads may share it: a count more or less
-    changes no answer.
-    """
-
-    def __init__(self) -> None:
-        self._times, self._in_vain = 0, 0
-
-    @property
-    def due(self) -> bool:
-        """Ask now?"""
-        self._times += 1
-        return self._in_vain < _PATIENCE or self._times % _AGAIN == 0
-
-    def told(self, something: bool) -> None:
-        """Did it rule anything out?"""
-        self._in_vain = 0 if something else self._in_vain + 1
-
 
 Left = dict[int, pa.Array]
 """By a term's id: those of its many values that one row group may hold. A term that is not in it: all of them."""
@@ -151,38 +127,8 @@ class Term:
             left = keys.near(column)
         if left is not None and _holds_as_is(column.type, left.type) and all_plain(self._shared, self.leaf):
             return equal_any(column, left.cast(column.type))
-        if (keys := self.keys) is not None and self._hashed_alike(column.type):
-            among = keys.rows_among(column)
-            if among is not None:
-                return pa.chunked_array([pa.array(among)])
         name = ("wanted", column.type, self.leaf.type)
         return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
-
-    def _hashed_alike(self, column: pa.DataType) -> bool:
-        """Have equal values of a column of this Arrow type, and of the set, one and the same hash?"""
-        texts = pa.types.is_string(column) or pa.types.is_large_string(column)
-        return (texts or pa.types.is_signed_integer(column)) and all_plain(self._shared, self.leaf)
-
-    @property
-    def filters(self) -> Worth:
-        """Is it worth asking filters for many values? All files of a query share what was learnt."""
-        return self._shared.once(("filters", self.leaf.path), Worth)
-
-    @property
-    def pages(self) -> Worth:
-        """The same about the bounds of pages."""
-        return self._shared.once(("pages", self.leaf.path), Worth)
-
-    @property
-    def undecoded(self) -> Worth:
-        """The same about rows, before they are decoded."""
-        return self._shared.once(("undecoded", self.leaf.path), Worth)
-
-    @property
-    def many_texts(self) -> KeySet | None:
-        """The values, if they are many and their column is a flat one of text: then their hashes tell the rows."""
-        texts = self.leaf.type.physical.name == "BYTE_ARRAY" and len(self.leaf.path) == 1 and not self.leaf.repeated
-        return self.keys if texts and all_plain(self._shared, self.leaf) else None
 
     def mask(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
         """One bool per row: True where the term holds; never null. `left`: its values that need looking for."""
