@@ -20,7 +20,7 @@ class ShownInNotebooks:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        raise NotImplementedError
+        return dict(self.__dict__)
 
     def shown(self) -> dict[str, Any]:
         """What is shown: plain data, in which a list of dicts becomes a table of its own."""

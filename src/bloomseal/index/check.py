@@ -53,9 +53,6 @@ class CheckReport(ShownInNotebooks):
         """Everything that was looked at is in the index."""
         return not self.missing and not self.left
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 class Checking:
     """A check under way: what should be in the index is gathered, and compared portion by portion."""

@@ -108,16 +108,6 @@ class Coverage:
         """The most values for which one query asks the index."""
         return self._index.manifest.max_keys
 
-    @property
-    def runs(self) -> frozenset[str]:
-        """Ids of all that must be asked."""
-        return frozenset(run.id for run in self._index.manifest.runs)
-
-    @property
-    def entries(self) -> int:
-        """In all runs."""
-        return self._index.manifest.entries
-
     def content(self, number: int) -> bytes:
         """Of a covered file, see `SeenFile.content`."""
         return self._index.contents[int(self._facts[number])]
@@ -125,16 +115,6 @@ class Coverage:
     def doc(self, number: int) -> bytes:
         """A schema by its number in `docs`, see `SeenFile.doc`."""
         return self._index.manifest.docs[number]
-
-    def hold(self, most: int) -> None:
-        """Read all runs into memory, if they are no more than so many entries, for a search that is to come.
-
-        Raises:
-            As `find`.
-        """
-        if self._index.manifest.entries <= most:
-            for reader, _, _ in self._index.runs:
-                reader.hold()
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
         """The row groups of covered files in which values of these XXH64 can be.

@@ -59,9 +59,6 @@ class IndexFacts(ShownInNotebooks):
     pad: bool
     max_keys: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 class SealedIndex:
     """The index of one column; make one with `SealedTable.index`. docs/index.md says what it is good for.

@@ -68,9 +68,6 @@ class UpdateReport(ShownInNotebooks):
         """Every file is covered."""
         return not self.left
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 def index_policy(
     false_places: float | None, pad: bool | None, max_keys: int | None, old: Manifest | IndexPolicy | None

@@ -94,9 +94,6 @@ class ColumnAdvice(ShownInNotebooks):
     index_bytes: int = 0
     queries: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 @dataclass
 class _Group:

@@ -66,9 +66,6 @@ class AttachReport(ShownInNotebooks):
     old_size: int = 0
     new_size: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 def attach_filters(
     path: str | os.PathLike[str] | FileRef,

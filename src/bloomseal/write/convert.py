@@ -73,9 +73,6 @@ class ConversionReport(ShownInNotebooks):
     new_size: int = 0
     keys: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 def seal_file(
     path: str | os.PathLike[str],

@@ -80,11 +80,6 @@ class RunReader:
         ]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
-    def hold(self) -> None:
-        """Read all entries into memory, eight bytes each: for a search that would read each page anyway."""
-        for shard in self.run.shards:
-            self._open(shard).whole()
-
     def close(self) -> None:
         with self._lock:
             opened, self._opened = self._opened, {}
@@ -150,7 +145,7 @@ class _Opened:
 
     @property
     def _small(self) -> bool:
-        return self._all is not None or self._shard.entries <= _KEPT_ENTRIES
+        return self._shard.entries <= _KEPT_ENTRIES
 
     def _around(self, low: I64, bits: int) -> Iterator[tuple[int, int, I64]]:
         """Portions of `low`, from and to, with entries among which theirs are, those of all portions taken together."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Collection, Sequence
 from enum import StrEnum
@@ -95,11 +94,6 @@ class Held:
     def too_many(self, keys: int) -> bool:
         """Is the index not to be asked for so many values in one query?"""
         return self._most is not None and keys > self._most
-
-    def hold(self, most: int) -> None:
-        """As `Coverage.hold`, as far as it can be read: whoever searches it is told why it can't."""
-        with contextlib.suppress(BloomsealError):
-            self.coverage.hold(most)
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
         """As `Coverage.find`.
