@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,8 @@ ABANDONED: Final = timedelta(hours=24)
 """A job that has written nothing for so long, and has no plan, is taken for dead."""
 _PLAN: Final = "plan.json"
 _SUCCESS: Final = "_SUCCESS"
+_REMOVALS, _BETWEEN_REMOVALS = 10, 0.1
+"""Attempts to remove a folder, and seconds between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +271,16 @@ class Job:
     def _remove_folder(self) -> None:
         # Tasks that were cancelled may go on for a moment: a file that comes while its folder is emptied stops the
         # removal.
-        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
-
-        for attempt in Retrying(
-            retry=retry_if_exception_type(OSError), stop=stop_after_attempt(10), wait=wait_fixed(0.1), reraise=True
-        ):
-            with attempt, contextlib.suppress(FileNotFoundError):
+        for attempt in range(_REMOVALS):
+            try:
                 self.table.filesystem.delete_dir(self.folder)
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                if attempt + 1 == _REMOVALS:
+                    raise
+                time.sleep(_BETWEEN_REMOVALS)
         _remove_empty_folders(self.table, {TEMPORARY})
 
 
