@@ -14,7 +14,17 @@ from ..core.storage.source import Buffer, Source, refusal
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FileType
 
-__all__ = ["FilePlace", "is_object", "open_source", "resolve_path", "type_at"]
+__all__ = [
+    "FilePlace",
+    "exists",
+    "is_file",
+    "is_folder",
+    "is_object",
+    "names_in",
+    "open_source",
+    "resolve_path",
+    "type_at",
+]
 
 FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
@@ -100,6 +110,34 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
     if filesystem is None and not can_name(text):
         raise UsageError(NO_NAME, file=text)
     return FileRef(text, filesystem)
+
+
+def exists(ref: FileRef) -> bool:
+    """Whether there is such a file, folder or link. Raises UsageError where nobody could look elsewhere."""
+    return os.path.lexists(ref.path) if ref.filesystem is None else type_at(ref).name != "NotFound"
+
+
+def is_file(ref: FileRef) -> bool:
+    """Whether there is a file. Raises as `exists`."""
+    return os.path.isfile(ref.path) if ref.filesystem is None else type_at(ref).name == "File"  # noqa: PTH113
+
+
+def is_folder(ref: FileRef) -> bool:
+    """Whether there is a folder. Raises as `exists`."""
+    return os.path.isdir(ref.path) if ref.filesystem is None else type_at(ref).name == "Directory"  # noqa: PTH112
+
+
+def names_in(ref: FileRef) -> list[str]:
+    """What lies in a folder.
+
+    Raises:
+        OSError: there is no such folder, or nobody could look.
+    """
+    if ref.filesystem is None:
+        return sorted(os.listdir(ref.path or "."))  # noqa: PTH208
+    from pyarrow.fs import FileSelector
+
+    return sorted(info.base_name for info in ref.filesystem.get_file_info(FileSelector(ref.path)))
 
 
 def type_at(ref: FileRef) -> FileType:

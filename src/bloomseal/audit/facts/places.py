@@ -14,7 +14,7 @@ from ...storage.discovery.kinds import Found, Kind, is_of_index
 from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
-from ...storage.places import resolve_path
+from ...storage.places import is_file, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -193,7 +193,7 @@ def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _S
         one = FileRef(name, ref.filesystem, ref.path)
         if one in seen:
             continue
-        if not LiveFile(name).elsewhere and tables.is_file(one):
+        if not LiveFile(name).elsewhere and is_file(one):
             _take(places, seen, [one])
         elif _is_inside(name, ref):
             places.missing.append(name)

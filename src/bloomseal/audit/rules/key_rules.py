@@ -10,8 +10,8 @@ from ...core.columns import nearest_entry
 from ...core.limits import MAX_GCM_SEALS
 from ...core.storage.ref import FileRef
 from ...policy import SENSITIVE, TablePolicy
-from ...storage.discovery.files import exists
 from ...storage.discovery.kinds import MATERIAL_PREFIX
+from ...storage.places import exists
 from ..facts.files.file import FileFacts
 from ..facts.keys import KeyFacts
 from .findings import Finding, Severity

@@ -16,7 +16,7 @@ from ...core.errors import BloomsealError, Hint, UsageError
 from ...core.storage.ref import FileRef
 from ...core.storage.source import Source, refusal
 from ..formats import METADATA_ENDINGS, begins_as_data, format_of, may_hold_data
-from ..places import open_source, resolve_path, type_at
+from ..places import exists, open_source, resolve_path
 from .kinds import (
     LOGS,
     MATERIAL_PREFIX,
@@ -38,7 +38,7 @@ from .pattern import PathPattern
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["exists", "list_files", "real_root", "refuse_outside", "refuse_outside_of"]
+__all__ = ["list_files", "real_root", "refuse_outside", "refuse_outside_of"]
 
 _DELTA_LOG: Final = "_delta_log"
 
@@ -341,12 +341,3 @@ def _unseen(what: str, path: str, error: Exception) -> UsageError:
 
 
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}
-
-
-def exists(ref: FileRef) -> bool:
-    """Is there such a file or link?"""
-    if ref.filesystem is None:
-        return os.path.lexists(ref.path)
-    from pyarrow.fs import FileType
-
-    return bool(type_at(ref) is not FileType.NotFound)

@@ -17,8 +17,8 @@ from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ...core.text import articled
 from ..formats import METADATA_ENDINGS, Format, named_format
-from ..places import FilePlace, is_object, resolve_path, type_at
-from .files import exists, list_files
+from ..places import FilePlace, exists, is_file, is_folder, is_object, names_in, resolve_path
+from .files import list_files
 from .kinds import LOGS, FolderContents, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 from .pattern import PathPattern
 
@@ -37,7 +37,6 @@ __all__ = [
     "UnseenError",
     "files_at",
     "find_files",
-    "is_file",
     "is_one_file",
     "open_log",
 ]
@@ -145,15 +144,11 @@ def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
     if not isinstance(path, str | os.PathLike):
         return is_object(path)
     ref = resolve_path(path, filesystem)
-    if ref.filesystem is None:
-        if os.path.isdir(ref.path):  # noqa: PTH112
-            return False
-        return not ref.path.endswith(METADATA_ENDINGS) and (
-            os.path.lexists(ref.path) or not any(c in ref.path for c in "*?[")
-        )
-    from pyarrow.fs import FileType
-
-    return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDINGS))
+    if ref.path.endswith(METADATA_ENDINGS):
+        return False
+    if ref.filesystem is not None:
+        return is_file(ref)
+    return not is_folder(ref) and (exists(ref) or not any(c in ref.path for c in "*?["))
 
 
 def files_at(path: str) -> list[FileRef | str]:
@@ -313,15 +308,6 @@ def _inside(one: LiveFile, folder: FileRef) -> str | None:
     return os.path.relpath(real, base) if real.startswith(base.rstrip("/") + "/") else None
 
 
-def is_file(ref: FileRef) -> bool:
-    """Is there a file?"""
-    if ref.filesystem is None:
-        return os.path.isfile(ref.path)  # noqa: PTH113
-    from pyarrow.fs import FileType
-
-    return bool(type_at(ref) is FileType.File)
-
-
 def _refuse_part_of_table(ref: FileRef) -> None:
     """A folder inside a table with a log holds dead files too, and so does a pattern's: the log lies above."""
     base, pattern = PathPattern.split(ref.path)
@@ -351,30 +337,16 @@ def _log_in(folder: FileRef) -> Layout | None:
         UsageError: nobody could look.
     """
     for name, layout in LOGS.items():
-        if _is_folder(FileRef(posixpath.join(folder.path, name), folder.filesystem)):
+        if is_folder(FileRef(posixpath.join(folder.path, name), folder.filesystem)):
             return layout
     metadata = posixpath.join(folder.path, _METADATA)
     try:
-        if folder.filesystem is None:
-            names = os.listdir(metadata)  # noqa: PTH208
-        else:
-            from pyarrow.fs import FileSelector
-
-            inside = folder.filesystem.get_file_info(FileSelector(metadata, allow_not_found=True))
-            names = [one.base_name for one in inside]
+        names = names_in(FileRef(metadata, folder.filesystem))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise refusal("can't look at the place", metadata, error) from error
     return Layout.ICEBERG if any(name.endswith(METADATA_ENDINGS) for name in names) else None
-
-
-def _is_folder(ref: FileRef) -> bool:
-    if ref.filesystem is None:
-        return os.path.isdir(ref.path)  # noqa: PTH112
-    from pyarrow.fs import FileType
-
-    return bool(type_at(ref) is FileType.Directory)
 
 
 def _below(path: str, roots: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ from ...core.storage.local import identity, open_regular
 from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
-from ..places import open_source
+from ..places import names_in, open_source
 from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
@@ -297,11 +297,7 @@ def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
 
 def _names(ref: FileRef) -> list[str]:
     try:
-        if ref.filesystem is None:
-            return sorted(os.listdir(ref.path or "."))  # noqa: PTH208
-        from pyarrow.fs import FileSelector
-
-        return sorted(info.base_name for info in ref.filesystem.get_file_info(FileSelector(ref.path)))
+        return names_in(ref)
     except OSError as error:
         raise refusal("the table's metadata can't be listed", ref.path, error) from error
 
