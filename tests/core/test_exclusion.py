@@ -39,17 +39,20 @@ PROOFS = {
     "part_bounds": [],
     "bounds_of_pages": [],
     "outside": ["read/predicate/term.py", "table/advice.py"],  # compares for `Comparison`; counts for advice
-    "believed_filter": [
-        "read/parquet.py",
-        "spark/semijoin/pruning.py",
-    ],  # verdicts of probes; a prediction of what asking brings
+    "believed_filter": ["read/parquet.py"],  # verdicts of probes
     "all_null": ["format/calendar.py", "format/verify.py", "spark/writing/frames.py"],  # refuse, verify, write
     "_no_nulls": [],
 }
 """Imported by name."""
 METHODS = {
     "none_in": ["read/prune.py"],  # passes on to the set of values
-    "is_same": ["index/facts/sighting.py", "spark/source/narrowing.py", "table/query/narrow.py", "table/sealed.py"],
+    "is_same": [
+        "index/check.py",  # counts
+        "index/facts/sameness.py",
+        "spark/source/planning.py",
+        "table/query/narrow.py",
+        "table/sealed.py",
+    ],
     "could_hold": ["read/rows.py"],  # handed to `by_page_search`
 }
 """Called or handed on."""
@@ -63,8 +66,7 @@ PRUNING = [
     ("table/query/conditions.py", "excluded"),
     ("table/query/conditions.py", "left"),
     ("spark/source/pushdown.py", "bind"),
-    ("spark/source/reader.py", "plan"),
-    ("spark/semijoin/indexed.py", "excluded"),
+    ("spark/source/planning.py", "by_folders"),
 ]
 
 
