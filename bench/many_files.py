@@ -26,9 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 import bloomseal as bs
-from bloomseal.audit.facts.inventory import look
+from bloomseal.audit.facts.auditor import Auditor
 from bloomseal.audit.facts.places import find_files
-from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.report import audit, judged
 from bloomseal.cli.reports import Target
 from bloomseal.evidence.collect import Beside, finished, gather
@@ -108,9 +107,9 @@ def peak(work: Callable[[], object]) -> float:
 def bundle(folder: Path, out: Path) -> None:
     """Reports and a bundle about the files, each with findings: a policy that they do not keep."""
     places, now = find_files(folder), datetime(2026, 1, 1, tzinfo=UTC)
-    policies = Policies(bs.Policy.from_dict(_POLICY).for_table("people"))
-    files, _ = look(places, None, policies)
-    report = judged(files, places, policies, with_keys=False, now=now)
+    auditor = Auditor(None, bs.Policy.from_dict(_POLICY).for_table("people"), with_keys=False)
+    files, _ = auditor.look(places)
+    report = judged(auditor, places, files, now=now)
 
     for kind in ("json", "sarif", "html", "cbom"):
         target = Target(kind, str(out.with_name(f"report.{kind}")))
@@ -121,7 +120,7 @@ def bundle(folder: Path, out: Path) -> None:
         )
 
     def make() -> None:
-        made = gather(report, places, policies, Beside(journals=[]), paths=[str(folder)], now=now)
+        made = gather(auditor, report, places, Beside(journals=[]), paths=[str(folder)], now=now)
         finished(made, out, [], now, overwrite=True)
 
     print(

@@ -319,7 +319,7 @@ def test_where_no_report_can_be_written_is_told_before_the_look(
 ) -> None:
     """It was told after it."""
     lab.write("t/a.parquet")
-    monkeypatch.setattr("bloomseal.audit.report.look", lambda *_, **__: pytest.fail("it has looked"))
+    monkeypatch.setattr("bloomseal.audit.facts.auditor.Auditor.look", lambda *_, **__: pytest.fail("it has looked"))
     out = lab.folder / "none" / "report.json"
     assert main(["audit", str(lab.folder / "t"), "--report", f"json={out}"]) == 2
     assert "the report can't be written: No such file" in capsys.readouterr().err

@@ -17,9 +17,8 @@ import pytest
 
 from bloomseal.audit import Report, audit
 from bloomseal.audit.facts import processes
-from bloomseal.audit.facts.inventory import look, scanner_for
+from bloomseal.audit.facts.auditor import Auditor
 from bloomseal.audit.facts.places import Places, find_files
-from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.report import judged
 from bloomseal.core.storage.ref import FileRef
 from bloomseal.evidence.collect import Beside, finished, gather
@@ -106,7 +105,7 @@ def test_no_process_outlives_its_audit(folder: Path, several: list[list[str]]) -
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        look(places, None, Policies(None), progress=stop)
+        Auditor().look(places, progress=stop)
     gc.collect()
     children = Path(f"/proc/self/task/{Path('/proc/thread-self').resolve().name}/children")
     if children.exists():
@@ -134,7 +133,7 @@ def report_of(lab: Lab, count: int) -> tuple[Report, Places]:
     path = lab.folder / "seed.parquet"
     if not path.exists():
         lab.signed("seed.parquet", table=people(9).select(["ssn"]), encryption={"column_keys": {"ssn": "pii"}})
-    seed = scanner_for(None, Policies(None)).scan(FileRef(str(path)))
+    seed = Auditor().scanner().scan(FileRef(str(path)))
     files = []
     for number in range(count):
         one = copy.copy(seed)
@@ -142,7 +141,7 @@ def report_of(lab: Lab, count: int) -> tuple[Report, Places]:
         one.error = "the footer is broken"
         files.append(one)
     places = Places(files=[one.ref for one in files])
-    found = judged(files, places, Policies(None), with_keys=False, now=NOW)
+    found = judged(Auditor(), places, files, now=NOW)
     assert len(found.findings) >= count
     return found, places
 
@@ -171,7 +170,7 @@ def drained(pieces: Iterable[object]) -> None:
 def test_a_bundle_about_many_files_takes_little_memory(lab: Lab, tmp_path: Path) -> None:
     def bundle(found: tuple[Report, Places]) -> None:
         report, places = found
-        made = gather(report, places, Policies(None), Beside(journals=[]), paths=["/lake/people"], now=NOW)
+        made = gather(Auditor(), report, places, Beside(journals=[]), paths=["/lake/people"], now=NOW)
         finished(made, tmp_path / "bundle.zip", [], NOW, overwrite=True)
 
     bundle(report_of(lab, 10))  # what is loaded on first use stays

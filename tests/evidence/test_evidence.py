@@ -597,7 +597,7 @@ key = "pii"
 
 
 def test_what_would_end_it_is_told_before_the_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bloomseal.evidence.collect.look", lambda *_, **__: pytest.fail("it has looked"))
+    monkeypatch.setattr("bloomseal.audit.facts.auditor.Auditor.look", lambda *_, **__: pytest.fail("it has looked"))
     shop.out.write_bytes(b"PAR1")
     with pytest.raises(bs.UsageError, match="already"):
         shop.make(overwrite=False)

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pyarrow as pa
 
 from .._version import __version__
 from ..notebook import ShownInNotebooks
-from ..policy import Policy, TablePolicy
+from .facts.auditor import Access, AnyPath, Auditor
 from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
-from .facts.inventory import keys_at_hand, look, to_table
+from .facts.inventory import to_table
 from .facts.leftovers import Content, look_at
 from .facts.personal import by_name
-from .facts.places import Places, find_files
-from .facts.policies import Policies
+from .facts.places import Places
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts, KeyArguments
 from .streamed import Lazily, pieces, rows
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from .facts.files.deep import Nonces
 
 __all__ = ["Report", "audit", "judged"]
@@ -169,51 +165,45 @@ class Report(ShownInNotebooks):
 
 
 def audit(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Sequence[AnyPath] | AnyPath,
     *,
-    keys: Any = None,
-    policy: Policy | TablePolicy | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
     deep: bool = False,
-    with_keys: bool = True,
     now: datetime | None = None,
     key_options: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **access: Unpack[Access],
 ) -> Report:
     """Inventory, and what the rules say to it.
 
     Args:
-        paths, keys, policy, table, aad_prefix, filesystem, with_keys, progress: as `bloomseal.audit.inventory`.
+        paths, progress: as `bloomseal.audit.inventory`.
         deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for
             filters that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
         key_options: the options by which the command line gets at the keys, for the commands of findings. None: told
             from `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
+        access: keys, policy, table, aad_prefix, filesystem, with_keys: see `Auditor`.
 
     Raises:
         UsageError, MissingDependencyError: no paths, or a table without its library. Never for what is in a file.
     """
-    places = find_files(paths, filesystem=filesystem)
-    policies = Policies(policy, table)
-    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
-    files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    arguments = KeyArguments.of(keys) if key_options is None else KeyArguments.said(key_options)
-    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, arguments=arguments)
+    auditor = Auditor(**access)
+    places = auditor.find(paths)
+    files, nonces = auditor.look(places, deep=deep, progress=progress)
+    return judged(auditor, places, files, nonces=nonces, now=now, key_options=key_options)
 
 
 def judged(
-    files: Sequence[FileFacts],
+    auditor: Auditor,
     places: Places,
-    policies: Policies,
+    files: Sequence[FileFacts],
     *,
-    with_keys: bool,
     nonces: Nonces | None = None,
     now: datetime | None = None,
-    arguments: KeyArguments | None = None,
+    key_options: Sequence[str] | None = None,
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
+    policies, with_keys = auditor.policies, auditor.keys is not None
     beside = [found for one in places.outside if (found := look_at(one)) is not None]
     moment = now or datetime.now(UTC).replace(microsecond=0)
     facts = Facts(
@@ -224,7 +214,7 @@ def judged(
         nonces,
         moment,
         beside,
-        arguments or KeyArguments(),
+        KeyArguments.of(auditor.keys) if key_options is None else KeyArguments.said(key_options),
         look_at_indexes(files, places, policies, with_keys=with_keys),
     )
     unseen, hidden = _unseen(facts), []

@@ -7,7 +7,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from .._version import __version__
-from ..audit import may_destroy
+from ..audit.destruction.look import asking, examine
 from ..audit.destruction.question import named_version
 from ..audit.destruction.samples import attempts
-from ..audit.facts.inventory import keys_at_hand, look, tools_behind
+from ..audit.facts.auditor import AnyPath, Auditor
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.rendering.html import templates
 from ..audit.report import Report, judged
 from ..core.errors import BloomsealError, MissingFileError, PolicyError
 from ..core.storage.ref import FileRef
-from ..keytools import ExplicitKeys, KeyTools
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
-from ..policy import KeyPolicy, Policy, TablePolicy
+from ..policy import KeyPolicy, TablePolicy
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
 from . import rotations as journal_room
@@ -36,7 +35,6 @@ from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
-from .claims import Observations
 from .columns import Look
 from .destruction import Certificate
 from .keys import KeyVersion, key_versions
@@ -46,14 +44,11 @@ from .uses import looked_into, unreadable, uses_of
 from .versions import ask
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from ..keytools.kms.calls import KmsCalls
 
 __all__ = ["Beside", "Evidence", "finished", "gather", "make", "ready"]
 
 _SCHEMA: Final = "evidence.schema.json"
-Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 
 @dataclass
@@ -91,26 +86,20 @@ class Beside:
         access_log: a JSON-lines access log, to be told in short.
     """
 
-    journals: Sequence[str | os.PathLike[str]] | None = None
+    journals: Sequence[AnyPath] | None = None
     destroyed: Sequence[str] = ()
-    samples: Sequence[str | os.PathLike[str]] = ()
-    also: Sequence[str | os.PathLike[str]] = ()
-    access_log: str | os.PathLike[str] | None = None
+    samples: Sequence[AnyPath] = ()
+    also: Sequence[AnyPath] = ()
+    access_log: AnyPath | None = None
 
 
 def make(
-    paths: Paths,
-    out: str | os.PathLike[str],
+    paths: Sequence[AnyPath] | AnyPath,
+    out: AnyPath,
     *,
     signers: Sequence[Signer] = (),
     overwrite: bool = False,
-    keys: Any = None,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
     deep: bool = False,
-    with_keys: bool = True,
     now: datetime | None = None,
     progress: Callable[[int, int], None] | None = None,
     **more: Any,
@@ -122,12 +111,10 @@ def make(
         out: the bundle, a zip archive of mode 0600.
         signers: whoever signs now; others may sign later (`add_signature`).
         overwrite: replace a file that is there.
-        keys: whatever `DecryptionSpec` takes; None: from the KMS that the policy names, and without a policy none, to
-            tell what everybody sees.
-        policy: a policy, or its file, of which the bundle then holds the digest.
-        table, aad_prefix, filesystem, deep, with_keys, progress: as for `bloomseal.audit.audit`.
+        deep, progress: as for `bloomseal.audit.audit`.
         now: the moment that the bundle speaks of; default: this one.
-        more: as `Beside` has them.
+        more: keys, policy, table, aad_prefix, filesystem, with_keys, as for `bloomseal.audit.audit`; journals,
+            destroyed, samples, also, access_log, as `Beside` has them.
 
     Raises:
         MissingFileError: nothing is at one of the paths, or no data file at any.
@@ -139,28 +126,18 @@ def make(
     ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    loaded = Policy.load(policy) if isinstance(policy, str | os.PathLike) else policy
-    policies = Policies(loaded, table)
-    places = find_files(given, filesystem=filesystem)
+    beside = Beside(**{one.name: more.pop(one.name) for one in fields(Beside) if one.name in more})
+    auditor = Auditor(**more)
+    places = auditor.find(given)
     _refuse_nothing(places)
-    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
-    files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    report = judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=moment)
-    evidence = gather(
-        report,
-        places,
-        policies,
-        Beside(**more),
-        paths=given,
-        keys=keys,
-        now=moment,
-        look={"policy": loaded, "table": table, "aad_prefix": aad_prefix, "filesystem": filesystem},
-    )
+    files, nonces = auditor.look(places, deep=deep, progress=progress)
+    report = judged(auditor, places, files, nonces=nonces, now=moment)
+    evidence = gather(auditor, report, places, beside, paths=given, now=moment)
     return finished(evidence, out, signers, moment, overwrite=overwrite)
 
 
 def finished(
-    evidence: Evidence, out: str | os.PathLike[str], signers: Sequence[Signer], made: datetime, *, overwrite: bool
+    evidence: Evidence, out: AnyPath, signers: Sequence[Signer], made: datetime, *, overwrite: bool
 ) -> Evidence:
     """Signed and written; arguments as of `make`."""
     whole = sealed(evidence.members, signers, made=made, required=evidence.signatures_required)
@@ -170,35 +147,26 @@ def finished(
 
 
 def gather(
-    report: Report,
-    places: Places,
-    policies: Policies,
-    beside: Beside,
-    *,
-    paths: Sequence[str],
-    now: datetime,
-    keys: Any = None,
-    look: Mapping[str, Any] | None = None,
+    auditor: Auditor, report: Report, places: Places, beside: Beside, *, paths: Sequence[str], now: datetime
 ) -> Evidence:
     """What an audit's report, journals and the KMS say, as the members of a bundle.
 
     Args:
-        report, places, policies: of the audit, wherever it was done.
+        auditor, report, places: of the audit, wherever it was done.
         paths: as they were given.
-        look: arguments of `bloomseal.audit.may_destroy`.
 
     Raises:
         MissingFileError: there was no data file to look at.
     """
     _refuse_nothing(places)
-    tools = tools_behind(keys)
-    kms = tools.calls if isinstance(tools, KeyTools) else None
-    seen = _seen(report, policies, kms, now)
+    tools = auditor.tools
+    kms = None if tools is None else tools.calls
+    seen = _seen(report, auditor.policies, kms, now)
     refs = {ref.path: ref for ref in places.files}
-    leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
+    leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), auditor.keys)
     members: dict[str, Member] = {}
     rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
-    certificates = _certificates(beside, paths, keys, _key_policies(seen.tables)[0], look or {})
+    certificates = _certificates(auditor, beside, paths, _key_policies(seen.tables)[0])
     members |= {f"destruction/{number:03d}.json": _json(one.look.to_dict()) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     told = {
@@ -270,7 +238,7 @@ def _renderings(
     }
 
 
-def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: bool) -> None:
+def ready(out: AnyPath, signers: Sequence[Signer], *, overwrite: bool) -> None:
     """What would end it is told before the long look.
 
     Raises:
@@ -317,20 +285,18 @@ def _as_booked(ref: FileRef) -> str:
 
 
 def _rotations(
-    journals: Sequence[str | os.PathLike[str]] | None, seen: Look, booked: Mapping[str, str], members: dict[str, Member]
+    journals: Sequence[AnyPath] | None, seen: Look, booked: Mapping[str, str], members: dict[str, Member]
 ) -> list[journal_room.Rotation]:
     """Args:
     booked: a file's path → its name in a journal.
     members: where the journals' bytes go.
     """
     found: list[journal_room.Rotation] = []
-    listed = [Path(path) for path in journals or ()]
-    if journals is None:
-        try:
-            listed = journal_room.about(journal_room.default_journals(), set(booked.values()))
-        except PolicyError as error:
-            unseen = Observations(unseen=(error.what,))
-            found.append(journal_room.Rotation("the usual folder", problem=error.what, complete=unseen))
+    own = journals is None
+    try:
+        listed = journal_room.default_journals() if journals is None else [Path(path) for path in journals]
+    except PolicyError as error:
+        return [journal_room.unread("the usual folder", error)]
     if not listed:
         return found
     read = seen.report.inventory.filter(looked_into(seen.report.inventory))["file"].unique().to_pylist()
@@ -340,34 +306,33 @@ def _rotations(
     for use in seen.uses:
         if use.master_key is not None:
             under[use.master_key] |= {booked.get(path, path) for path in names.take(use.file_ids).to_pylist()}
-    for number, path in enumerate(listed):
+    mine = set(booked.values())
+    for path in listed:
         try:
-            rotation, data, named = journal_room.read_journal(path, own=journals is None)
+            rotation, data, named = journal_room.read_journal(path, own=own)
         except BloomsealError as error:
-            if journals is not None:
+            if not own:
                 raise
-            found.append(
-                journal_room.Rotation(path.name, problem=error.what, complete=Observations(unseen=(error.what,)))
-            )
+            found.append(journal_room.unread(path.name, error))
             continue
+        if own and rotation.problem is None and not named & mine:
+            continue  # about other tables
         if len(data):
-            rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"
+            rotation.journal = f"rotation/{len(found):03d}-{rotation.operation or 'unknown'}.jsonl"
             members[rotation.journal] = data
         found.append(journal_room.judged(rotation, named, seen.versions, looked, under, seen.unseen))
     return found
 
 
 def _certificates(
-    beside: Beside, paths: Sequence[str], keys: Any, policies: Mapping[str, KeyPolicy], look: Mapping[str, Any]
+    auditor: Auditor, beside: Beside, paths: Sequence[str], policies: Mapping[str, KeyPolicy]
 ) -> list[Certificate]:
     named = [named_version(text) for text in beside.destroyed]
-    # Where none are at hand, those of the policy's KMS are not wanted either.
-    keys = ExplicitKeys() if keys is None else keys
     samples = find_files(list(beside.samples)).files if beside.samples and named else ()
     found = []
     for key, version in named:
-        answer = may_destroy(key, version, list(paths), also=list(beside.also), keys=keys, **look)
-        tried = [one for ref in samples for one in attempts(ref, key, version, keys)]
+        answer = examine(auditor, asking(key, version), [*paths, *beside.also])
+        tried = [one for ref in samples for one in attempts(ref, key, version, auditor)]
         dual = key in policies and policies[key].dual_control
         found.append(Certificate(answer, tried, 2 if dual else 1))
     return found

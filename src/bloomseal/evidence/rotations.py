@@ -18,7 +18,7 @@ from .bundle.archive import Spool
 from .claims import Observations
 from .keys import KeyVersion
 
-__all__ = ["Rotation", "about", "default_journals", "judged", "read_journal"]
+__all__ = ["Rotation", "default_journals", "judged", "read_journal", "unread"]
 
 _LONGEST: Final = 1 << 28
 _Pair = tuple[str | None, str | None]
@@ -59,6 +59,11 @@ class Rotation:
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self) | {"complete": self.complete.to_dict()}
+
+
+def unread(name: str, error: BloomsealError) -> Rotation:
+    """What is told of a journal that can't be read."""
+    return Rotation(name, problem=error.what, complete=Observations(unseen=(error.what,)))
 
 
 def default_journals() -> list[Path]:
@@ -230,17 +235,3 @@ def _pair(key: dict[str, Any]) -> _Pair:
         return None if master_key is None else f"{master_key}:{version or '?'}"
 
     return name(key.get("master_key"), key.get("version")), name(key.get("new_master_key"), key.get("new_version"))
-
-
-def about(journals: Iterable[Path], files: set[str]) -> list[Path]:
-    """Those of one's own journals that name one of these files, and those of which nobody can tell."""
-    kept = []
-    for path in journals:
-        try:
-            found, _, named = read_journal(path, own=True)
-        except BloomsealError:
-            kept.append(path)
-            continue
-        if found.problem is not None or named & files:
-            kept.append(path)
-    return kept

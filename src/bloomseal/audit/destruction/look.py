@@ -7,42 +7,33 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Unpack
 
 from ...core.errors import UsageError
 from ...core.storage.ref import FileRef
 from ...keytools import KeyTools
-from ...policy import Policy, TablePolicy
-from ..facts.inventory import keys_at_hand, scanner_for, tools_behind
-from ..facts.places import Places, Systems, find_files
-from ..facts.policies import Policies
+from ..facts.auditor import Access, AnyPath, Auditor
+from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work, file_of
 from .question import CACHE_LIFETIME, Question, Reason, ask
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["Examination", "asking", "may_destroy"]
+__all__ = ["Examination", "asking", "examine", "may_destroy"]
 
 _ROUNDS: Final = 5
-Path = str | os.PathLike[str]
 Stamp = tuple[Any, ...] | None
+Asking = Callable[[KeyTools | None, datetime], Question]
 
 
 def may_destroy(
     master_key: str,
     version: str | None,
-    paths: Sequence[Path] | Path,
+    paths: Sequence[AnyPath] | AnyPath,
     *,
-    also: Sequence[Path] | Path = (),
+    also: Sequence[AnyPath] | AnyPath = (),
     after: float | None = None,
-    keys: Any = None,
-    policy: Policy | TablePolicy | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **access: Unpack[Access],
 ) -> Destruction:
     """Does any of these files, or any retained version of these tables, need a master key version?
 
@@ -55,11 +46,12 @@ def may_destroy(
     Args:
         master_key: by any name that the KMS knows.
         version: one that the KMS knows; None or ``*`` for all of them.
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Without the keys
-            of all files, from a KMS, there is no *yes*.
+        paths, progress: as `bloomseal.audit.inventory`.
         also: copies elsewhere, to be looked at too: backups, clones, mounted snapshots.
         after: seconds that a writer may go on using a key that it holds, counted from when the version stopped wrapping
             new keys. Default: 600, as long as key tools keep theirs. 0 where no writer is left.
+        access: keys, policy, table, aad_prefix, filesystem: see `Auditor`. Without the keys of all files, from a KMS,
+            there is no *yes*.
 
     Raises:
         UsageError, MissingDependencyError: no paths, a table without its library or with stale metadata; a key or a
@@ -68,23 +60,30 @@ def may_destroy(
     given = [*_listed(paths), *_listed(also)]
     if not _listed(paths):
         raise UsageError("no path is given", hint="a file, a folder or a table")
-    policies = Policies(policy, table)
-    # Without a way to the KMS the answer is unknown, and says that none was asked.
-    source = tools_behind(keys_at_hand(keys, policies, Places()))
-    scanner = scanner_for(source, policies, aad_prefix=aad_prefix, filters=False, witness=True)
+    return examine(Auditor(**access), asking(master_key, version, after), given, progress)
+
+
+def examine(
+    auditor: Auditor,
+    ask: Asking,
+    given: Sequence[AnyPath],
+    progress: Callable[[int, int], None] | None = None,
+) -> Destruction:
+    """The answer about the files at these places. Without a way to the KMS it is unknown, and says that none was
+    asked.
+    """
+    scanner = auditor.scanner(filters=False, witness=True)
     return Examination(
-        asking(master_key, version, source, after),
-        lambda: find_files(given, filesystem=filesystem, history=True),
+        functools.partial(ask, auditor.tools),
+        functools.partial(auditor.find, given, history=True),
         lambda question, works: map(Examiner(question, scanner).examine, works),
         progress,
     ).answer(given)
 
 
-def asking(master_key: str, version: str | None, source: Any, after: float | None) -> Callable[[datetime], Question]:
-    """Asks the KMS behind the keys; arguments as of `may_destroy`."""
-    tools = source if isinstance(source, KeyTools) else None
-    seconds = CACHE_LIFETIME if after is None else after
-    return functools.partial(ask, master_key, version, tools, after=seconds)
+def asking(master_key: str, version: str | None, after: float | None = None) -> Asking:
+    """What asks a KMS; arguments as of `may_destroy`."""
+    return functools.partial(ask, master_key, version, after=CACHE_LIFETIME if after is None else after)
 
 
 class Examination:
@@ -117,7 +116,7 @@ class Examination:
         self._done: dict[tuple[int, str], tuple[Stamp, Examined]] = {}
         self._gone: list[Reason] = []
 
-    def answer(self, given: Sequence[Path]) -> Destruction:
+    def answer(self, given: Sequence[AnyPath]) -> Destruction:
         """Look at everything.
 
         Args:
@@ -257,5 +256,5 @@ def _placed(text: str) -> Reason:
     return Reason("unknown", place, why) if colon else Reason("unknown", text, "it could not be looked at")
 
 
-def _listed(paths: Sequence[Path] | Path) -> list[Path]:
+def _listed(paths: Sequence[AnyPath] | AnyPath) -> list[AnyPath]:
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)

@@ -15,7 +15,7 @@ from ...core.parquet.footer import FooterKind, peek
 from ...core.parquet.walk import Walk
 from ...core.storage.ref import FileRef
 from ...format.opening import open_footer
-from ...keytools import KeyTools, KmsAccessError, Problem
+from ...keytools import KmsAccessError, Problem
 from ...keytools.kms.common import claimed_version
 from ...keytools.kms_protocols import LocalKeyKms
 from ...keytools.local_keys import version_of
@@ -24,7 +24,7 @@ from ...orc import OrcFile
 from ...storage.formats import Format, format_of
 from ...storage.places import open_source
 from ...write.key_metadata import key_metadata_in_use
-from ..facts.inventory import tools_behind
+from ..facts.auditor import Auditor
 
 __all__ = ["Attempt", "attempts"]
 
@@ -42,14 +42,10 @@ class Attempt:
     problem: str | None = None
 
 
-def attempts(ref: FileRef, master_key: str, version: str, keys: Any) -> list[Attempt]:
-    """Attempts with the footer's key and with those of columns, as far as the file lets see them.
-
-    Args:
-        keys: as for `may_destroy`.
-    """
-    tools = tools_behind(keys)
-    client: Any = tools.kms if isinstance(tools, KeyTools) else None
+def attempts(ref: FileRef, master_key: str, version: str, auditor: Auditor) -> list[Attempt]:
+    """Attempts with the footer's key and with those of columns, as far as the file lets see them."""
+    tools, keys = auditor.tools, auditor.keys
+    client: Any = None if tools is None else tools.kms
     ways: list[tuple[str | None, Callable[[], object]]] = []
     try:
         if (local := _local_keys(ref)) is not None:

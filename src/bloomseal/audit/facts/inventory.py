@@ -5,36 +5,20 @@ A file whose column chunks can't be seen has one row, without row group and colu
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 
-from ...core.errors import BloomsealError
-from ...core.keys.protocols import KeySource
-from ...keytools import KeyTools, as_key_source
-from ...keytools.pinned import PinnedKeys
-from ...policy import Policy, TablePolicy
+from .auditor import Access, AnyPath, Auditor
 from .files.file import PROTECTIONS, SEEN, FileFacts
-from .files.scan import Scanner
 from .files.views import EXPOSED
-from .keys import KeyFacts, Kms
-from .places import Places, find_files
+from .keys import KeyFacts
 from .policies import Policies
-from .processes import scan_all
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-    from ...core.parquet.walk import Walk
-    from ...core.storage.source import Source
-    from .files.deep import Nonces
-
-__all__ = ["SCHEMA", "inventory", "keys_at_hand", "look", "scanner_for", "to_table", "tools_behind"]
+__all__ = ["SCHEMA", "inventory", "to_table"]
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
@@ -121,17 +105,12 @@ absent.
 
 
 def inventory(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Sequence[AnyPath] | AnyPath,
     *,
-    keys: Any = None,
-    policy: Policy | TablePolicy | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
     filters: bool | None = None,
     deep: bool = False,
-    with_keys: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    **access: Unpack[Access],
 ) -> pa.Table:
     """The protection of every column chunk, over any number of files.
 
@@ -139,16 +118,10 @@ def inventory(
 
     Args:
         paths: files, folders, Delta tables (folders) and Iceberg tables (their ``.metadata.json``).
-        keys: whatever `DecryptionSpec` takes; None: from the KMS that the policy names, and without a policy none, to
-            look at what everybody sees. At most one unwrapping per KEK, and under a policy that limits the age of keys
-            up to two questions per master key.
-        policy: gives the AAD prefixes that files don't store, and asks for the ages of keys.
-        table: the policy's table, where the paths don't tell.
-        aad_prefix: the prefix of files that don't store theirs, where there is no policy.
         filters: open filters and judge their bits; None: where keys are given.
         deep: count every page, and ask each filter for every value of its own column chunk.
-        with_keys: False: look at what everybody sees, whatever the policy names.
         progress: called with files done and in all.
+        access: keys, policy, table, aad_prefix, filesystem, with_keys: see `Auditor`.
 
     Returns:
         A table of `SCHEMA`, ordered by file, row group and column.
@@ -156,97 +129,9 @@ def inventory(
     Raises:
         UsageError, MissingDependencyError: no paths, or a table without its library.
     """
-    places = find_files(paths, filesystem=filesystem)
-    policies = Policies(policy, table)
-    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
-    files, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=filters, deep=deep, progress=progress)
-    return to_table(files, policies)
-
-
-def keys_at_hand(keys: Any, policies: Policies, places: Places, *, with_keys: bool = True) -> Any:
-    """`keys`, or else key tools over the policy's KMS; None: there are none. Why the KMS can't be had is told among
-    what is unknown.
-    """
-    if not with_keys or keys is not None:
-        return keys if with_keys else None
-    try:
-        return policies.keys()
-    except BloomsealError as error:
-        places.unknown.append(f"the keys of the policy's KMS: {error.what}")
-        return None
-
-
-def look(
-    places: Places,
-    keys: Any,
-    policies: Policies,
-    *,
-    aad_prefix: bytes | str | None = None,
-    filters: bool | None = None,
-    deep: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[list[FileFacts], Nonces | None]:
-    """The facts of all files, and with `deep` their nonces."""
-    nonces: Nonces | None = None
-    if deep:
-        from .files.deep import Nonces
-
-        nonces = Nonces()
-    visit = None if nonces is None else partial(_in_depth, nonces)
-    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=filters, truth=deep, visit=visit)
-    # Keys stay in one process, and so does what is compared over all files.
-    alone = keys is not None or deep
-    scanned = map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, filters=bool(filters))
-    files = []
-    for done, facts in enumerate(scanned, 1):
-        files.append(facts)
-        if progress is not None:
-            progress(done, len(places.files))
-    return files, nonces
-
-
-def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
-    """All that is learnt from reading a whole file."""
-    from .files.deep import prove
-
-    nonces.add(facts, walk, source)
-    if walk is not None:
-        prove(facts, walk)
-
-
-def tools_behind(keys: Any) -> KeySource | None:
-    """The key source of an audit. Pins refuse what they don't expect; an audit has to see it."""
-    source = None if keys is None else as_key_source(keys)
-    return source.tools if isinstance(source, PinnedKeys) else source
-
-
-def scanner_for(
-    keys: Any,
-    policies: Policies,
-    *,
-    aad_prefix: bytes | str | None = None,
-    filters: bool | None = None,
-    truth: bool = False,
-    visit: Any = None,
-    witness: bool = False,
-) -> Scanner:
-    """The scanner of single files; arguments as of `inventory`, `truth` and `visit` as of `Scanner`; `witness`: ask the
-    KMS which version opens each wrapped key.
-    """
-    source = tools_behind(keys)
-    tools = source if isinstance(source, KeyTools) else None
-    kms = Kms(tools, dated=policies.dated, witness=witness)
-    one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
-    given = (one,) if one else ()
-    return Scanner(
-        source,
-        kms,
-        prefixes=lambda ref: policies.prefixes(ref) or given,
-        access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
-        filters=True if truth else filters,
-        truth=truth,
-        visit=visit,
-    )
+    auditor = Auditor(**access)
+    files, _ = auditor.look(auditor.find(paths), filters=filters, deep=deep, progress=progress)
+    return to_table(files, auditor.policies)
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:

@@ -45,6 +45,7 @@ class LookOptions:
             "policy": None if self.policy is None else Policy.load(self.policy),
             "table": self.table,
             "aad_prefix": self.aad_prefix,
+            "with_keys": not self.without_keys,
         }
 
 

@@ -73,9 +73,9 @@ class _Demonstration:
     candidates: str | None
     most: int
 
-    def answer(self, paths: tuple[str, ...], keys: Any) -> int:
+    def answer(self, paths: tuple[str, ...], given: dict[str, Any]) -> int:
         """Ask the filters, tell, and give the exit code."""
-        from ...audit.facts.places import find_files
+        from ...audit.facts.auditor import Auditor
         from ...audit.leaks import NothingLeaksError, demonstrate
         from ...audit.pattern import Pattern
 
@@ -84,10 +84,11 @@ class _Demonstration:
         asked: Any = Pattern(self.pattern) if self.pattern is not None else _lines(self.candidates or "")
         column = self.demonstrate or ""
         results, failed = [], False
-        for ref in find_files(list(paths)).files:
+        auditor = Auditor(**given)
+        for ref in auditor.find(list(paths)).files:
             try:
                 results.append(
-                    demonstrate(ref.path, column, asked, most=self.most, keys=keys, filesystem=ref.filesystem)
+                    demonstrate(ref.path, column, asked, most=self.most, keys=auditor.keys, filesystem=ref.filesystem)
                 )
             except BloomsealError as error:
                 failed |= not isinstance(error, NothingLeaksError)
@@ -207,7 +208,7 @@ def audit(
 
     given = look.arguments(keys, "--may-destroy" if destruction.may_destroy else None)
     if demonstration.demonstrate is not None:
-        return demonstration.answer(paths, given["keys"] or _of_policy(look, given["policy"]))
+        return demonstration.answer(paths, given)
     if destruction.may_destroy:
         return destruction.answer(paths, given)
     targets = Target.all_of(reports.reports, paths)
@@ -215,7 +216,6 @@ def audit(
         report = look_at(
             list(paths),
             deep=look.deep,
-            with_keys=not look.without_keys,
             key_options=keys.said(),
             progress=tell,
             **given,
@@ -230,12 +230,6 @@ def audit(
         if changes is not None:
             _tell_changes(changes)
     return gate.code(report)
-
-
-def _of_policy(look: LookOptions, policy: Any) -> Any:
-    from ...audit.facts.policies import Policies
-
-    return None if look.without_keys else Policies(policy, look.table).keys()
 
 
 def _tell(report: Report) -> None:

@@ -139,21 +139,19 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         sample: files at most, evenly spread.
     """
     from ...audit import Severity
-    from ...audit.facts.inventory import look
-    from ...audit.facts.places import find_files
-    from ...audit.facts.policies import Policies
+    from ...audit.facts.auditor import Auditor
     from ...audit.report import judged
 
     try:
-        places = find_files([path])
+        auditor = Auditor(keys, policy, with_keys=keys is not None)
+        places = auditor.find([path])
         total = len(places.files)
         if sample < total:
             chosen = [places.files[number * total // sample] for number in range(sample)]
             # The material of files that are not looked at would seem to belong to none.
             places = replace(places, files=chosen, sidecars=[])
-        policies = Policies(policy)
-        seen, _ = look(places, keys, policies)
-        report = judged(seen, places, policies, with_keys=keys is not None)
+        seen, _ = auditor.look(places)
+        report = judged(auditor, places, seen)
     except BloomsealError as error:
         yield Check.failed("table", path, error)
         return
@@ -171,7 +169,7 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         yield Check(
             "table", "policy", State.NOTE, f"none, so that nothing was judged; in clear: {clear}", "--policy FILE"
         )
-    if policy is not None and report.files and not any(policies.of(ref.path) for ref in places.files):
+    if policy is not None and report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
         yield Check("table", "policy", State.UNKNOWN, "no table of the policy is called as the path is", "--table NAME")
     rules: dict[str, set[str]] = defaultdict(set)
     for finding in report.findings:

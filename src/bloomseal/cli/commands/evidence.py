@@ -156,7 +156,6 @@ def make_bundle(
             signers=signers,
             overwrite=overwrite,
             deep=look.deep,
-            with_keys=not look.without_keys,
             progress=tell,
             **arguments,
             **vars(beside) | {"journals": beside.journals or None},

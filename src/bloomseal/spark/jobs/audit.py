@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...audit import Report
-from ...audit.facts.inventory import scanner_for
-from ...audit.facts.places import Places, find_files
-from ...audit.facts.policies import Policies
+from ...audit.facts.auditor import Auditor
+from ...audit.facts.places import Places
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
-from ...audit.rules.judged import KeyArguments
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
@@ -95,26 +93,24 @@ def looked(
     files_per_task: int,
     *,
     filters: bool = False,
-) -> tuple[Report, Places, TablePolicy]:
-    """The report, the files, and the policy that they were held against; arguments as of `audit`."""
+) -> tuple[Report, Places, Auditor]:
+    """The report, the files, and who has looked at them; arguments as of `audit`."""
     chosen = job_table(spark, path, policy, table)
     base, inside = split_uri(qualified(spark, path))
-    places = find_files(inside, filesystem=open_filesystem(base))
+    auditor = Auditor(chosen.keys, chosen, filesystem=open_filesystem(base), with_keys=with_keys)
+    places = auditor.find(inside)
     task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys, filters)
     with described(spark, f"audit {os.fspath(path)}"):
         seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
     files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
-    report = judged(
-        files, places, Policies(chosen), with_keys=with_keys, now=now, arguments=KeyArguments.of(chosen.kms)
-    )
-    return report, places, chosen
+    return judged(auditor, places, files, now=now), places, auditor
 
 
 def _scanned(
     policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
 ) -> Iterator[Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
-    scanner = scanner_for(table.keys if with_keys else None, Policies(table), truth=filters)
+    scanner = Auditor(table.keys, table, with_keys=with_keys).scanner(truth=filters)
     for name in names:
         yield stripped(scanner.scan(FileRef(name, filesystem)))
 

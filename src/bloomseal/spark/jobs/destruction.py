@@ -13,9 +13,8 @@ from ...audit import Destruction
 from ...audit.destruction.examine import Examined, Examiner, Work
 from ...audit.destruction.look import Examination, asking
 from ...audit.destruction.question import Question
-from ...audit.facts.inventory import scanner_for
+from ...audit.facts.auditor import Auditor
 from ...audit.facts.places import Places, find_files
-from ...audit.facts.policies import Policies
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
@@ -74,11 +73,12 @@ def may_destroy(
             found: list[Examined] = packs(spark, sent, files_per_task).mapPartitions(task).collect()
         return found
 
-    return Examination(asking(master_key, version, chosen.keys.tools, after), find, examine).answer(given)
+    ask = functools.partial(asking(master_key, version, after), chosen.keys.tools)
+    return Examination(ask, find, examine).answer(given)
 
 
 def _examined(policy: bytes, question: Question, sent: Iterable[tuple[str | None, Work]]) -> Iterator[Examined]:
     table = table_of(policy)
-    examiner = Examiner(question, scanner_for(table.keys, Policies(table), filters=False, witness=True))
+    examiner = Examiner(question, Auditor(table.keys, table).scanner(filters=False, witness=True))
     for base, work in sent:
         yield examiner.examine(replace(work, ref=replace(work.ref, filesystem=open_filesystem(base))))

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ...audit.facts.policies import Policies
 from ...evidence.bundle.signing import Signer
 from ...evidence.collect import Beside, Evidence, finished, gather, ready
 from ...policy import Policy, TablePolicy
-from ..listing import open_filesystem, qualified, split_uri
+from ..listing import qualified, split_uri
 from .audit import looked
 
 if TYPE_CHECKING:
@@ -52,16 +51,7 @@ def evidence(
     """
     ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
-    report, places, chosen = looked(spark, path, policy, table, with_keys, moment, files_per_task)
-    base, inside = split_uri(qualified(spark, path))
-    found = gather(
-        report,
-        places,
-        Policies(chosen),
-        Beside(**more),
-        paths=[inside],
-        keys=chosen.keys if with_keys else None,
-        now=moment,
-        look={"policy": chosen, "filesystem": open_filesystem(base)},
-    )
+    report, places, auditor = looked(spark, path, policy, table, with_keys, moment, files_per_task)
+    _, inside = split_uri(qualified(spark, path))
+    found = gather(auditor, report, places, Beside(**more), paths=[inside], now=moment)
     return finished(found, out, signers, moment, overwrite=overwrite)

@@ -1,0 +1,153 @@
+"""Whoever looks at files: by which keys, and held against which policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ...core.errors import BloomsealError
+from ...core.keys.protocols import KeySource
+from ...keytools import KeyTools, as_key_source
+from ...keytools.pinned import PinnedKeys
+from ...policy import Policy, TablePolicy
+from .files.file import FileFacts
+from .files.scan import Scanner
+from .keys import Kms
+from .places import Places, find_files
+from .policies import Policies
+from .processes import scan_all
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ...core.parquet.walk import Walk
+    from ...core.storage.source import Source
+    from .files.deep import Nonces
+
+__all__ = ["Access", "AnyPath", "Auditor"]
+
+AnyPath = str | os.PathLike[str]
+
+
+class Access(TypedDict, total=False):
+    """The arguments of an `Auditor`, for functions that make one."""
+
+    keys: Any
+    policy: Policy | TablePolicy | AnyPath | None
+    table: str | None
+    aad_prefix: bytes | str | None
+    filesystem: FileSystem | None
+    with_keys: bool
+
+
+class Auditor:
+    """Looks at files.
+
+    Args:
+        keys: whatever `DecryptionSpec` takes; None: from the KMS that the policy names, and without a policy none, to
+            look at what everybody sees. At most one unwrapping per KEK, and under a policy that limits the age of keys
+            up to two questions per master key.
+        policy: gives the AAD prefixes that files don't store, and asks for the ages of keys; or its file.
+        table: the policy's table, where the paths don't tell.
+        aad_prefix: the prefix of files that don't store theirs, where there is no policy.
+        filesystem: where the paths are; None for local ones and URIs.
+        with_keys: False: look at what everybody sees, whatever the policy names.
+
+    Attributes:
+        policies: by file.
+        keys: None where there are none.
+    """
+
+    def __init__(
+        self,
+        keys: Any = None,
+        policy: Policy | TablePolicy | AnyPath | None = None,
+        table: str | None = None,
+        aad_prefix: bytes | str | None = None,
+        filesystem: FileSystem | None = None,
+        with_keys: bool = True,
+    ) -> None:
+        loaded = Policy.load(policy) if isinstance(policy, str | os.PathLike) else policy
+        self.policies = Policies(loaded, table)
+        self._filesystem = filesystem
+        prefix = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
+        self._prefixes = (prefix,) if prefix else ()
+        self._problem: str | None = None
+        self.keys = keys if with_keys else None
+        if with_keys and keys is None:
+            try:
+                self.keys = self.policies.keys()
+            except BloomsealError as error:
+                self._problem = f"the keys of the policy's KMS: {error.what}"
+
+    @property
+    def source(self) -> KeySource | None:
+        """The key source. Pins refuse what they don't expect; an audit has to see it."""
+        source = None if self.keys is None else as_key_source(self.keys)
+        return source.tools if isinstance(source, PinnedKeys) else source
+
+    @property
+    def tools(self) -> KeyTools | None:
+        """The way to the KMS; None where the keys come from none."""
+        source = self.source
+        return source if isinstance(source, KeyTools) else None
+
+    def find(self, paths: Sequence[AnyPath] | AnyPath, *, history: bool = False) -> Places:
+        """`find_files`. Why the policy's KMS can't be had is told among what is unknown."""
+        places = find_files(paths, filesystem=self._filesystem, history=history)
+        if self._problem is not None:
+            places.unknown.append(self._problem)
+        return places
+
+    def scanner(
+        self, *, filters: bool | None = None, truth: bool = False, visit: Any = None, witness: bool = False
+    ) -> Scanner:
+        """Of single files; arguments as of `Scanner`; `witness`: ask the KMS which version opens each wrapped key."""
+        policies = self.policies
+        return Scanner(
+            self.source,
+            Kms(self.tools, dated=policies.dated, witness=witness),
+            prefixes=lambda ref: policies.prefixes(ref) or self._prefixes,
+            access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
+            filters=True if truth else filters,
+            truth=truth,
+            visit=visit,
+        )
+
+    def look(
+        self,
+        places: Places,
+        *,
+        filters: bool | None = None,
+        deep: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[list[FileFacts], Nonces | None]:
+        """The facts of all files, and with `deep` their nonces; arguments as of `bloomseal.audit.inventory`."""
+        nonces: Nonces | None = None
+        if deep:
+            from .files.deep import Nonces
+
+            nonces = Nonces()
+        scanner = self.scanner(
+            filters=filters, truth=deep, visit=None if nonces is None else partial(_in_depth, nonces)
+        )
+        # Keys stay in one process, and so does what is compared over all files.
+        alone = self.keys is not None or deep
+        scanned = map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, filters=bool(filters))
+        files = []
+        for done, facts in enumerate(scanned, 1):
+            files.append(facts)
+            if progress is not None:
+                progress(done, len(places.files))
+        return files, nonces
+
+
+def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
+    """All that is learnt from reading a whole file."""
+    from .files.deep import prove
+
+    nonces.add(facts, walk, source)
+    if walk is not None:
+        prove(facts, walk)
