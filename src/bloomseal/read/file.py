@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.walk import Protection, Walk
 from ..core.sbbf.probe import several
+from ..core.spelling import named_columns
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.verdict import Hits, Verdict, verdicts
@@ -251,6 +252,23 @@ class SealedFile(ABC):
     @abstractmethod
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
+
+    def _wanted(self, columns: Sequence[str] | None, int96_unit: str) -> tuple[list[int], list[str]]:
+        """The leaves that are asked for, ascending, and their top-level columns in the order wanted.
+
+        Raises:
+            UsageError: no such column, or no such unit.
+            UnsupportedError: several columns have the name.
+        """
+        if int96_unit not in ("ns", "us"):
+            raise UsageError("int96_unit= is 'ns' or 'us'")
+        schema = self.leaves
+        names = schema.top_level if columns is None else named_columns(columns)
+        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
+        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
+        if twice := schema.repeated_names & set(order):
+            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
+        return wanted, order
 
     @abstractmethod
     def skips(self, plan: Any, part: int) -> bool:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..core.errors import Hint, UnsupportedError, UsageError
+from ..core.errors import Hint
 from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import need_verified
 from ..core.parquet.schema import Leaf, Schema
 from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
-from ..core.spelling import named_columns
 from ..core.storage.source import Source
 from ..core.verdict import Hits
 from ..format.calendar import need_one_calendar
@@ -156,14 +155,8 @@ class ParquetFile(SealedFile):
         takes the predicate of another file's plan, if that file has the same schema.
         """
         self.need_verified("read")
-        if int96_unit not in ("ns", "us"):
-            raise UsageError("int96_unit= is 'ns' or 'us'")
         self._expectation.names(schema := self._footer.schema)
-        names = schema.top_level if columns is None else named_columns(columns)
-        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
-        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
-        if twice := schema.repeated_names & set(order):
-            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
+        wanted, order = self._wanted(columns, int96_unit)
         predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
         return self._planned(Asked(wanted, order, predicate, int96_unit))
 

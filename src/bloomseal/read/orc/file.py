@@ -190,23 +190,19 @@ class OrcFile(OrcLayout, SealedFile):
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
-        if int96_unit not in ("ns", "us"):
-            raise UsageError("int96_unit= is 'ns' or 'us'")
-        schema, known = self.leaves, self._columns
+        known = self._columns
         with self._at():
-            self.keys.expectation.names(schema)
+            self.keys.expectation.names(self.leaves)
         if lacking := [name for name in known.without if columns is None or name in columns]:
             raise UnsupportedError(
                 "a type that only ORC has", file=self.path, column=lacking[0], hint=Hint.WITHOUT_COLUMN
             )
-        names = list(dict.fromkeys(schema.top_level if columns is None else columns))
-        if not names:
+        wanted, order = self._wanted(columns, int96_unit)
+        if not wanted:
             raise UsageError(
                 "no columns are asked for", file=self.path, hint="columns=None for all; num_rows counts rows"
             )
-        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
-        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
-        predicate = None if filters is None else Predicate(filters, schema)
+        predicate = None if filters is None else Predicate(filters, self.leaves)
         for index in {*wanted, *(leaf.index for leaf in (predicate.leaves if predicate else ()))}:
             self._expect(self.stored(index))  # keys are asked for where something is opened
         known.names(wanted)  # refuses a part of a list
