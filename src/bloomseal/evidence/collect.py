@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow.parquet as pq
 
@@ -92,6 +92,11 @@ class Beside:
     also: Sequence[AnyPath] = ()
     access_log: AnyPath | None = None
 
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> Self:
+        """Taken out of a function's other arguments."""
+        return cls(**{one.name: arguments.pop(one.name) for one in fields(cls) if one.name in arguments})
+
 
 def make(
     paths: Sequence[AnyPath] | AnyPath,
@@ -126,7 +131,7 @@ def make(
     ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    beside = Beside(**{one.name: more.pop(one.name) for one in fields(Beside) if one.name in more})
+    beside = Beside.of(more)
     auditor = Auditor(**more)
     places = auditor.find(given)
     _refuse_nothing(places)
@@ -218,7 +223,7 @@ def _renderings(
 
     inventory = io.BytesIO()
     pq.write_table(report.inventory, inventory, compression="zstd")
-    lives = {(one.master_key, one.version): one for one in versions}
+    lives = {(one.master_key, one.version): one.to_dict() for one in versions}
     # A line for each finding, of which each file may have some; the others grow with keys and columns.
     long: dict[str, Iterable[str]] = {
         "audit.html": html_pieces(report),

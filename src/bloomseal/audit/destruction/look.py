@@ -7,16 +7,19 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...core.errors import UsageError
-from ...core.storage.ref import FileRef
+from ...core.storage.local import identity
 from ...keytools import KeyTools
 from ..facts.auditor import Access, AnyPath, Auditor
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work, file_of
 from .question import CACHE_LIFETIME, Question, Reason, ask
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 __all__ = ["Examination", "asking", "examine", "may_destroy"]
 
@@ -224,30 +227,24 @@ def _stamps(works: Iterable[Work]) -> list[Stamp]:
     """What tells each file, with its sidecar, from another one in its place."""
     from ...keytools.material.store import MaterialStore
 
-    def local(path: str) -> Stamp:
-        try:
-            status = os.stat(path)  # noqa: PTH116
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-    def remote(ref: FileRef, path: str) -> Stamp:
-        assert ref.filesystem is not None  # noqa: S101
-        try:
-            info = ref.filesystem.get_file_info(path)
-        except (OSError, ValueError):  # the latter of a name that a store's client does not take
-            return None
-        return str(info.type), info.size, info.mtime_ns
-
     stamps: list[Stamp] = []
     for work in works:
-        ref = work.ref
-        told = local(ref.path) if ref.filesystem is None else remote(ref, ref.path)
+        told = _stamp(work.ref.filesystem, work.ref.path)
         if work.beside and told is not None:
-            beside = MaterialStore(ref).path
-            told = (*told, local(beside) if ref.filesystem is None else remote(ref, beside))
+            told = (*told, _stamp(work.ref.filesystem, MaterialStore(work.ref).path))
         stamps.append(told)
     return stamps
+
+
+def _stamp(filesystem: FileSystem | None, path: str) -> Stamp:
+    try:
+        if filesystem is None:
+            status = os.stat(path)  # noqa: PTH116
+            return *identity(status), status.st_ctime_ns  # a file's own time is easily put back
+        info = filesystem.get_file_info(path)
+    except (OSError, ValueError):  # the latter of a name that a store's client does not take
+        return None
+    return str(info.type), info.size, info.mtime_ns
 
 
 def _placed(text: str) -> Reason:

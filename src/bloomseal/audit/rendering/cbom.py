@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,38 +19,16 @@ from ...core.text import safe_text
 from ..facts.groups import Files, groups
 from ..report import Report
 
-__all__ = ["VERSIONS", "Life", "to_cbom"]
+__all__ = ["VERSIONS", "to_cbom"]
 
 _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
 _STATES: Final = ("pre-activation", "active", "suspended", "deactivated", "compromised", "destroyed")
 _ASSET: Final = "cryptographic-asset"
 VERSIONS: Final = ("1.6", "1.7")
+Lives = Mapping[tuple[str, str | None], Mapping[str, Any]]
 
 
-class Life(Protocol):
-    """What somebody knows of a master key version beyond the files (`bloomseal.evidence`): its SP 800-57 state and
-    dates in UTC, its length in bits, who owns it; None is not known.
-    """
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def created(self) -> datetime | None: ...
-    @property
-    def activation(self) -> datetime | None: ...
-    @property
-    def expiry(self) -> datetime | None: ...
-    @property
-    def recipient_usage_ends(self) -> datetime | None: ...
-    @property
-    def bits(self) -> int | None: ...
-    @property
-    def owner(self) -> str | None: ...
-    @property
-    def custodian(self) -> str | None: ...
-
-
-def to_cbom(report: Report, *, version: str = "1.6", lives: Mapping[tuple[str, str | None], Life] | None = None) -> str:
+def to_cbom(report: Report, *, version: str = "1.6", lives: Lives | None = None) -> str:
     """The bill as JSON; the same inventory gives the same text (its moment is that of the youngest file).
 
     Tables depend on the data keys of their files, those on the key encryption keys and master key versions that wrap
@@ -58,7 +36,8 @@ def to_cbom(report: Report, *, version: str = "1.6", lives: Mapping[tuple[str, s
 
     Args:
         version: of CycloneDX, one of `VERSIONS`.
-        lives: master key and version → what is known of it; versions that no file is under are listed too.
+        lives: master key and version → what is known of it beyond the files, as the keys of ``evidence.json`` have it;
+            versions that no file is under are listed too.
     """
     bom = {
         "$schema": f"http://cyclonedx.org/schema/bom-{version}.schema.json",
@@ -90,7 +69,7 @@ class _Group:
 
 
 class _Bill:
-    def __init__(self, report: Report, lives: Mapping[tuple[str, str | None], Life]) -> None:
+    def __init__(self, report: Report, lives: Lives) -> None:
         self.lives = lives
         self.unseen = [*report.unseen, *report.hidden]
         self.moment = datetime.fromtimestamp(0, UTC)
@@ -99,7 +78,7 @@ class _Bill:
         self.data_keys: dict[_Name, _Group] = {}
         self.tables: dict[str, tuple[Files, set[_Name]]] = {}
         for life in lives.values():
-            for one in _of_master(life.bits):
+            for one in _of_master(life["bits"]):
                 self.algorithms.setdefault(one, _none())
         for row in groups(report.inventory, _OF_ROWS, _COUNTED):
             self._take(row)
@@ -180,18 +159,18 @@ class _Bill:
 
     def _master(self, name: tuple[str, str | None], group: _Group) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
-        needs = [f"algorithm:{one[0]}" for one in _of_master(life.bits if life is not None else None)]
+        needs = [f"algorithm:{one[0]}" for one in _of_master(life["bits"] if life is not None else None)]
         more: dict[str, Any] = {"state": _state(group.states, life)}
         counts = _counts(group)
         if life is not None:
             more |= {
                 "algorithmRef": next(iter(needs), None),
-                "size": life.bits,
-                "creationDate": _moment(life.created),
-                "activationDate": _moment(life.activation),
-                "expirationDate": _moment(life.expiry or life.recipient_usage_ends),
+                "size": life["bits"],
+                "creationDate": _moment(life["created"]),
+                "activationDate": _moment(life["activation"]),
+                "expirationDate": _moment(life["expiry"] or life["recipient_usage_ends"]),
             }
-            counts |= {"owner": life.owner, "custodian": life.custodian}
+            counts |= {name: life[name] for name in ("owner", "custodian")}
         return _key(_ref("master-key", name), name[0], name[1], counts, more), needs
 
 
@@ -265,9 +244,9 @@ def _of_master(bits: int | None) -> list[tuple[str, str, str]]:
     return _modes("AES_GCM_V1", bits) if bits else []
 
 
-def _state(states: set[str], life: Life | None) -> str | None:
+def _state(states: set[str], life: Mapping[str, Any] | None) -> str | None:
     if life is not None:
-        return life.state if life.state in _STATES else None
+        return life["state"] if life["state"] in _STATES else None
     if "destroyed" in states:
         return "destroyed"
     if states & {"disabled", "pending deletion"}:

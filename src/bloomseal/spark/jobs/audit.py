@@ -9,7 +9,7 @@ import os
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...audit import Report
 from ...audit.facts.auditor import Auditor
@@ -17,10 +17,9 @@ from ...audit.facts.places import Places
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
 from ...core.storage.ref import FileRef
-from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
-from .common import described, job_table, packs
+from .common import JobOptions, TableJob
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,51 +56,38 @@ def audit(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     with_keys: bool = True,
     filters: bool = False,
     now: datetime | None = None,
-    files_per_task: int = 20,
+    **job: Unpack[JobOptions],
 ) -> TableAudit:
     """`bloomseal.audit.audit` of a table, on the executors, which find the keys by themselves. The nonce check
     (``deep``) is left to one machine: it compares all modules of all files.
 
     Args:
         path: a folder of files, or a Delta table.
-        policy, table: what the files are held against; default: the policy that `enable` was given.
         with_keys: open what the keys can open; else look at what everybody sees.
         filters: ask each filter for every value of its own column chunk, too (as ``deep`` does).
         now: the moment that ages of keys are counted to.
-        files_per_task: files that one task looks at.
+        job: policy and table, what the files are held against; files_per_task: see `TableJob`.
 
     Raises:
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
         MissingDependencyError: a Delta table without its library.
     """
-    report, _, _ = looked(spark, path, policy, table, with_keys, now, files_per_task, filters=filters)
+    report, _, _ = looked(TableJob(spark, path, **job), now, with_keys=with_keys, filters=filters)
     return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
 
 
 def looked(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
-    table: str | None,
-    with_keys: bool,
-    now: datetime | None,
-    files_per_task: int,
-    *,
-    filters: bool = False,
+    job: TableJob, now: datetime | None, *, with_keys: bool, filters: bool = False
 ) -> tuple[Report, Places, Auditor]:
     """The report, the files, and who has looked at them; arguments as of `audit`."""
-    chosen = job_table(spark, path, policy, table)
-    base, inside = split_uri(qualified(spark, path))
-    auditor = Auditor(chosen.keys, chosen, filesystem=open_filesystem(base), with_keys=with_keys)
+    base, inside = split_uri(qualified(job.spark, job.path))
+    auditor = Auditor(job.policy.keys, job.policy, filesystem=open_filesystem(base), with_keys=with_keys)
     places = auditor.find(inside)
-    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys, filters)
-    with described(spark, f"audit {os.fspath(path)}"):
-        seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
+    task = functools.partial(_scanned, pickle.dumps(job.policy), base, with_keys, filters)
+    seen = job.collect(f"audit {os.fspath(job.path)}", [ref.path for ref in places.files], task)
     files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
     return judged(auditor, places, files, now=now), places, auditor
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...core.errors import UsageError
 from ...policy import Policy, TablePolicy
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["as_frame", "described", "job_table", "packs"]
+__all__ = ["JobOptions", "TableJob", "as_frame", "described", "job_table", "packs"]
 
 
 def job_table(
@@ -46,6 +46,49 @@ def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD
     if files_per_task < 1:
         raise UsageError("a task has at least one file")
     return spark.sparkContext.parallelize(names, max(1, -(-len(names) // files_per_task)))
+
+
+class JobOptions(TypedDict, total=False):
+    """The arguments of a `TableJob`, for functions that make one."""
+
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None
+    table: str | None
+    files_per_task: int
+
+
+class TableJob:
+    """Work on the files of a table, done on the executors.
+
+    Args:
+        path: a folder of files, or a Delta table.
+        policy, table: where keys and AAD prefixes are from; default: the policy that `enable` was given.
+        files_per_task: files that one task looks at.
+
+    Attributes:
+        spark: the session.
+        path: as it was given.
+        policy: the table's, in a form that executors can use.
+
+    Raises:
+        UsageError: no policy, or one whose KMS is an object.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str | os.PathLike[str],
+        policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+        table: str | None = None,
+        files_per_task: int = 20,
+    ) -> None:
+        self.spark, self.path = spark, path
+        self.policy = job_table(spark, path, policy, table)
+        self._files_per_task = files_per_task
+
+    def collect(self, text: str, names: Sequence[Any], task: Callable[[Iterable[Any]], Iterable[Any]]) -> list[Any]:
+        """What tasks answer, in the order of the names; `text` says what they do."""
+        with described(self.spark, text):
+            return packs(self.spark, names, self._files_per_task).mapPartitions(task).collect()
 
 
 def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:

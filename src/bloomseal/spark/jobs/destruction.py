@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ...audit import Destruction
 from ...audit.destruction.examine import Examined, Examiner, Work
@@ -15,10 +15,9 @@ from ...audit.destruction.look import Examination, asking
 from ...audit.destruction.question import Question
 from ...audit.facts.auditor import Auditor
 from ...audit.facts.places import Places, find_files
-from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
-from .common import described, job_table, packs
+from .common import JobOptions, TableJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +33,7 @@ def may_destroy(
     *,
     also: Sequence[str | os.PathLike[str]] = (),
     after: float | None = None,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    files_per_task: int = 20,
+    **options: Unpack[JobOptions],
 ) -> Destruction:
     """`bloomseal.audit.may_destroy` of a table: the same answer, the files looked at on the executors, which ask the
     KMS by themselves. Driver and executors need the keys of all files.
@@ -45,14 +42,13 @@ def may_destroy(
         master_key, version, after: as there.
         path: a folder of files, or a Delta table.
         also: copies elsewhere, to be looked at too.
-        policy, table: where the keys and AAD prefixes are from; default: the policy that `enable` was given.
-        files_per_task: files that one task looks at.
+        options: policy and table, where the keys and AAD prefixes are from; files_per_task: see `TableJob`.
 
     Raises:
         UsageError: a key or version that the KMS does not know; no policy, or one whose KMS is an object.
         MissingDependencyError: a Delta table without its library.
     """
-    chosen = job_table(spark, path, policy, table)
+    job = TableJob(spark, path, **options)
     given = [path, *also]
     placed = [split_uri(qualified(spark, one)) for one in given]
     systems = {base: open_filesystem(base) for base, _ in placed}
@@ -68,12 +64,10 @@ def may_destroy(
         sent = [
             (base_of.get(id(one.ref.filesystem)), replace(one, ref=replace(one.ref, filesystem=None))) for one in works
         ]
-        task = functools.partial(_examined, pickle.dumps(chosen), question)
-        with described(spark, f"may {master_key} be destroyed"):
-            found: list[Examined] = packs(spark, sent, files_per_task).mapPartitions(task).collect()
-        return found
+        task = functools.partial(_examined, pickle.dumps(job.policy), question)
+        return job.collect(f"may {master_key} be destroyed", sent, task)
 
-    ask = functools.partial(asking(master_key, version, after), chosen.keys.tools)
+    ask = functools.partial(asking(master_key, version, after), job.policy.keys.tools)
     return Examination(ask, find, examine).answer(given)
 
 
