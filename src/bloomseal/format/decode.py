@@ -37,14 +37,13 @@ def read_row_group(
     leaves: Sequence[int],
     *,
     int96_unit: str = "ns",
-    cut_moments: bool = False,
     **options: Any,
 ) -> pa.Table:
     """Decode these leaves of one row group (None: of no row group, for the schema alone).
 
     Args:
-        int96_unit: of the timestamps that INT96 becomes, ``ns`` or ``us``.
-        cut_moments: INT96 that is finer than `int96_unit` is cut off instead of refused.
+        int96_unit: of the timestamps that INT96 becomes, ``ns`` or ``us``; ``cut``: microseconds, to which finer
+            moments are cut as Spark does it.
         options: for pyarrow's reader.
 
     Raises:
@@ -53,10 +52,10 @@ def read_row_group(
     """
     try:
         if row_group is None:
-            return _decode(mini_file(walk, None, leaves).view, coerce_int96_timestamp_unit=int96_unit, **options)
+            return _decode(mini_file(walk, None, leaves).view, **_coerced(int96_unit), **options)
         # Each part's file in memory is gone before the next one's is made.
         tables = [
-            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
+            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, **options)
             for part in _parts(walk, row_group, leaves)
         ]
         if len(tables) == 1:
@@ -87,7 +86,7 @@ def read_in_pieces(
         return
     try:
         data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves, at_once=piece), int96_unit)
-        yield from _batches(data, piece, use_threads=several, coerce_int96_timestamp_unit=int96_unit)
+        yield from _batches(data, piece, use_threads=several, **_coerced(int96_unit))
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
@@ -186,15 +185,16 @@ def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Ta
     return table
 
 
-def _decode_moments(
-    walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False, **options: Any
-) -> pa.Table:
+def _coerced(int96_unit: str) -> dict[str, Any]:
+    return {"coerce_int96_timestamp_unit": "us" if int96_unit == "cut" else int96_unit}
+
+
+def _decode_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, **options: Any) -> pa.Table:
     """Decode a mini-file of these leaves; see `_checked_moments`."""
-    view = _checked_moments(walk, leaves, data, unit, cut)
-    return _decode(view, coerce_int96_timestamp_unit=unit, **options)
+    return _decode(_checked_moments(walk, leaves, data, unit), **_coerced(unit), **options)
 
 
-def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False) -> memoryview:
+def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str) -> memoryview:
     """A mini-file of these leaves, unless it holds INT96 moments that Arrow would turn into others.
 
     Those are looked at first, on the same pages, by way of more footers, which call them 12 plain bytes.
@@ -209,7 +209,8 @@ def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: st
     for leaf, last in ends.items():
         try:
             for column in decode_batches(data.view[:last], _CHECKED_ROWS):
-                check_moments(leaf_values(column), unit, cut=cut, old=has_old_moments(walk))
+                values, old = leaf_values(column), has_old_moments(walk)
+                check_moments(values, _coerced(unit)["coerce_int96_timestamp_unit"], cut=unit == "cut", old=old)
         except BloomsealError as error:
             raise error.at(column=known[leaf].name) from None
     return data.view[:end]

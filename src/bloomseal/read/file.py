@@ -26,7 +26,7 @@ from ..sbbf import KeySet
 from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
-from .plan import ReadStats
+from .plan import INT96_UNITS, ReadStats
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -169,6 +169,14 @@ class SealedFile(ABC):
         """How many rows there are in a part."""
 
     @abstractmethod
+    def bytes_in_part(self, part: int) -> int:
+        """How many bytes a part has, all columns together: of Parquet before compression, of ORC as stored."""
+
+    @abstractmethod
+    def row_groups_in_part(self, part: int) -> int:
+        """How many row groups a part has."""
+
+    @abstractmethod
     def protection(self, leaf: Leaf) -> Protection:
         """Under which key the column is; in plaintext, if it is so in every row group."""
 
@@ -260,7 +268,7 @@ class SealedFile(ABC):
             UsageError: no such column, or no such unit.
             UnsupportedError: several columns have the name.
         """
-        if int96_unit not in ("ns", "us"):
+        if int96_unit not in INT96_UNITS:
             raise UsageError("int96_unit= is 'ns' or 'us'")
         schema = self.leaves
         names = schema.top_level if columns is None else named_columns(columns)

@@ -107,6 +107,12 @@ class ParquetFile(SealedFile):
     def rows_in_part(self, part: int) -> int:
         return self._footer.row_group(part).num_rows or 0
 
+    def bytes_in_part(self, part: int) -> int:
+        return self._footer.row_group(part).total_byte_size or 0
+
+    def row_groups_in_part(self, part: int) -> int:  # noqa: ARG002
+        return 1
+
     def protection(self, leaf: Leaf) -> Protection:
         chunks = (self._walk.chunk(group, leaf.index) for group in range(self.num_row_groups))
         return next((chunk.protection for chunk in chunks if chunk.encrypted), Protection.PLAINTEXT)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from ..core.parquet.footer import Footer
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["Asked", "ReadPlan", "ReadStats", "likeness"]
+__all__ = ["INT96_UNITS", "Asked", "ReadPlan", "ReadStats", "likeness"]
+
+INT96_UNITS: Final = ("ns", "us", "cut")
+"""Of the timestamps that INT96 becomes; ``cut`` is for Spark, see `bloomseal.format.decode.read_row_group`."""
 
 _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
@@ -78,7 +81,7 @@ class Asked(NamedTuple):
         wanted: leaves of the result, ascending.
         order: its top-level fields.
         predicate: which rows; None for all.
-        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
+        int96_unit: one of `INT96_UNITS`.
     """
 
     wanted: list[int]

@@ -58,7 +58,7 @@ class OrcPlan:
         stripe_bytes: as stored, all columns together.
         stats: filled while it runs.
         bytes_read: of the stripes' data; those of indexes and filters are not counted.
-        left: stripe → what `pruned` left of it, until its rows are read.
+        left: stripe → what `skips` left of it, until its rows are read.
     """
 
     wanted: list[int]
@@ -169,6 +169,12 @@ class OrcFile(OrcLayout, SealedFile):
     def rows_in_part(self, part: int) -> int:
         return self.stripes[part].num_rows
 
+    def bytes_in_part(self, part: int) -> int:
+        return self.stripes[part].data_length
+
+    def row_groups_in_part(self, part: int) -> int:
+        return self.stripes[part].num_row_groups
+
     def column_type(self, column: str) -> str:
         """The column's type in ORC, in words."""
         return self.stored(self.leaf(column).index).type_name
@@ -218,48 +224,26 @@ class OrcFile(OrcLayout, SealedFile):
 
     def skips(self, plan: Any, part: int) -> bool:
         assert isinstance(plan, OrcPlan)  # noqa: S101
-        left = self.pruned(plan, part)
+        if plan.predicate is None:
+            plan.left[part] = RowGroupSelection(tuple(range(self.stripes[part].num_row_groups)))
+            return False
+        left = ruled_out(self, part, plan.predicate, self._columns.stored)
+        plan.stats.exclude(left.excluded.values())
         if left.row_groups:
             plan.left[part] = left
-            return False
-        self.scan_part(plan, part, left)  # which counts
-        return True
-
-    def scan_part(self, plan: Any, part: int, left: RowGroupSelection | None = None) -> pa.Table | None:
-        """The matching rows of one stripe; None where there are none. Counts into ``plan.stats``. `left`: of `pruned`,
-        where that was asked before.
-        """
-        assert isinstance(plan, OrcPlan)  # noqa: S101
-        if plan.predicate is None:
-            plan.stats.count(decoded=self.stripes[part].num_row_groups)
-            table = self._decoded(plan, part, plan.wanted)
-        else:
-            left = left or plan.left.pop(part, None) or self.pruned(plan, part)
-            plan.stats.exclude(left.excluded.values())
-            if not left.row_groups:
-                return None
-            plan.stats.count(decoded=len(left.row_groups))
-            found = self._matching(plan, part, left.row_groups)
-            if found is None:
-                return None
-            table = found
-        plan.stats.count(rows=table.num_rows)
-        return table.select(plan.order)
+        return not left.row_groups
 
     def pieces(self, plan: Any, part: int, size: int = STREAMED) -> Iterator[pa.Table]:  # noqa: ARG002
-        if (found := self.scan_part(plan, part)) is not None:
-            yield found
-
-    def pruned(self, plan: Any, part: int) -> RowGroupSelection:
-        """The row groups of a stripe that statistics and filters leave.
-
-        Raises:
-            FormatError: an index or a filter is broken.
-        """
         assert isinstance(plan, OrcPlan)  # noqa: S101
-        if plan.predicate is None:
-            return RowGroupSelection(tuple(range(self.stripes[part].num_row_groups)))
-        return ruled_out(self, part, plan.predicate, self._columns.stored)
+        if part not in plan.left and self.skips(plan, part):
+            return
+        groups = plan.left.pop(part).row_groups
+        plan.stats.count(decoded=len(groups))
+        everything = plan.predicate is None
+        table = self._decoded(plan, part, plan.wanted) if everything else self._matching(plan, part, groups)
+        if table is not None:
+            plan.stats.count(rows=table.num_rows)
+            yield table.select(plan.order)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Decode every index and filter; with `filters` also every stripe, and ask each filter for all values of its

@@ -12,7 +12,6 @@ from pyspark.sql import types as st
 from ...core.errors import BloomsealError, FormatError, UnsupportedError
 from ...core.exclusion import Exclusion
 from ...core.parquet.schema import Leaf
-from ...core.sbbf import PhysicalType
 from ...read.file import SealedFile
 from ...read.predicate.condition import AllOf, Compare
 from .pushdown import bind
@@ -32,15 +31,12 @@ class Layout:
         names: column of the frame → top-level name in the file; None where it has none, or none that can be read.
         condition: on the file's own types; None: there is none that is understood; or why no row of it can be kept.
         wanted: the leaves to read.
-        by_rows: single rows are read. Not those of INT96, which must be decoded to microseconds, and not where nothing
-            is asked but whether they are null.
         asked: what the first file's plan asks of it, and of every other one.
     """
 
     names: dict[str, str | None]
     condition: AllOf | Exclusion | None
     wanted: list[Leaf]
-    by_rows: bool
     converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
     asked: Asked | None = None
 
@@ -72,11 +68,7 @@ class Layout:
             names[column] = lacking[column] if chosen else None
             wanted += chosen
         wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
-        found = bind(conditions, stored, lacking, file.leaves, masked)
-        whole = all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted)
-        compared = [] if found is None or isinstance(found, Exclusion) else found.parts
-        compares = any(isinstance(one, Compare) and one.op not in ("null", "valid") for one in compared)
-        return cls(names, found, wanted, whole and compares)
+        return cls(names, bind(conditions, stored, lacking, file.leaves, masked), wanted)
 
     @property
     def columns(self) -> list[str] | None:

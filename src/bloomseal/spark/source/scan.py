@@ -15,18 +15,16 @@ from ...core.cached import cached_property
 from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...core.exclusion import Exclusion, by_index
 from ...core.keys.access import KmsAccessError, Problem
-from ...format.decode import read_row_group
 from ...read.file import SealedFile
-from ...read.orc.file import OrcFile, OrcPlan
+from ...read.parquet import ParquetFile
 from ...read.predicate.condition import Compare
-from ...read.prune import RowGroupSelection
-from ...read.rows import read_matching
 from ..opening import check_protection
 from .files.live import Rules
 from .layout import Layout
 from .options import SourceOptions
+from .search import replaced
 from .stats import SourceStats
-from .types import DECODING, arrow_type, forget_arrow_schema, position_of
+from .types import INT96, arrow_type, forget_arrow_schema, position_of
 
 if TYPE_CHECKING:
     from ...index.facts.sameness import Kept
@@ -117,8 +115,7 @@ class Scan:
         """
         try:
             with self.settings.open(piece) as file:
-                reading = _OrcReading if isinstance(file, OrcFile) else _Reading
-                yield from reading(self, file, piece, stats).batches()
+                yield from _Reading(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
                 error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
@@ -203,11 +200,11 @@ class Scan:
 
 
 class _Reading:
-    """One file."""
+    """One file, or some of its parts."""
 
     def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: SourceStats) -> None:
         self._scan = scan
-        self._file: Any = file
+        self._file = file
         self._piece = piece
         self._stats = stats
         self._pages: Mapping[int, Mapping[str, tuple[int, ...]]] = {}
@@ -218,35 +215,62 @@ class _Reading:
             stats.files += 1
         # Before anything is left out by what the footer says: a column that it lacks, for instance.
         file.need_verified("read")
-        masked = self._masked() if scan.settings.missing_keys == "null" else frozenset()
-        layout = scan.layout(file, masked)
+        layout = scan.layout(file, self._masked() if scan.settings.missing_keys == "null" else frozenset())
         forget_arrow_schema(file)
-        groups = self._groups()
-        stats.row_groups += sum(map(self._row_groups, groups))
-        groups = self._indexed(groups) if scan.search is None else self._searched(scan.search, groups)
+        parts = self._parts()
+        stats.row_groups += sum(map(file.row_groups_in_part, parts))
+        parts = self._left(parts)
         if scan.settings.only_check:
-            self._check(layout, groups)
-            return
-        if isinstance(layout.condition, Exclusion):
+            self._check(layout, parts)
+        elif isinstance(layout.condition, Exclusion):
             stats.files_pruned_by_schema += self._piece.part == 0
-            stats.bytes_pruned += sum(self._bytes(group) for group in groups)
-            return
+            stats.bytes_pruned += sum(map(file.bytes_in_part, parts))
+        elif layout.wanted:
+            yield from self._rows(layout, parts)
+        else:
+            for part in parts:
+                yield from self._counted(layout, part)
+
+    def _rows(self, layout: Layout, parts: list[int]) -> Iterator[pa.RecordBatch]:
+        scan, file, stats = self._scan, self._file, self._stats
         plan = self._plan(layout)
-        for group in groups:
-            left = self._left(plan, group)
-            if not left:
-                stats.bytes_pruned += self._bytes(group)
-                continue
-            stats.decoded += left
-            stats.bytes_decoded += self._bytes(group)
-            if scan.settings.dry_run:
-                continue
-            found = self._decoded(plan, layout, group)
-            if found is not None and scan.search is not None:
-                found = self._with_keys(scan.search, found[0])
-            if found is not None:
-                stats.rows += found[1]
-                yield from scan.converted(layout, *found, self._piece.values)
+        try:
+            for part in parts:
+                size = file.bytes_in_part(part)
+                if file.skips(plan, part):
+                    stats.bytes_pruned += size
+                    continue
+                stats.bytes_decoded += size
+                for table in () if scan.settings.dry_run else file.pieces(plan, part, _BATCH_BYTES):
+                    found = table if scan.search is None else self._with_keys(scan.search, table)
+                    plan.stats.count(rows=found.num_rows - table.num_rows)
+                    if found.num_rows:
+                        yield from scan.converted(layout, found, found.num_rows, self._piece.values)
+        finally:
+            stats.add(plan.stats)
+        if scan.settings.dry_run:
+            asked = sum(map(file.row_groups_in_part, parts))
+            stats.decoded += asked - plan.stats.pruned_by_statistics - plan.stats.pruned_by_filter
+
+    def _counted(self, layout: Layout, part: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, of which only the number is asked for, and what the folders say."""
+        rows = self._file.rows_in_part(part)
+        self._stats.decoded += self._file.row_groups_in_part(part)
+        self._stats.bytes_decoded += self._file.bytes_in_part(part)
+        if not self._scan.settings.dry_run:
+            self._stats.rows += rows
+            yield from self._scan.converted(layout, None, rows, self._piece.values)
+
+    def _plan(self, layout: Layout) -> Any:
+        # Files of one layout have one schema, which is all that a plan's arguments are held against.
+        if layout.asked is not None and isinstance(self._file, ParquetFile):
+            plan: Any = self._file.plan_as(layout.asked)
+        else:
+            plan = self._file.plan(layout.columns, layout.condition, int96_unit=INT96)
+            layout.asked = getattr(plan, "asked", None)
+        plan.stats.row_groups = 0  # of this part of the file they are counted
+        plan.pages = self._pages
+        return plan
 
     def _check(self, layout: Layout, groups: list[int]) -> None:
         """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
@@ -255,130 +279,53 @@ class _Reading:
             for leaf in layout.wanted:
                 check_protection(self._file, self._file.walk.chunk(group, leaf.index), self._scan.settings.table)
 
-    def _searched(self, search: KeySearch, groups: list[int]) -> list[int]:
-        """The row groups that may hold a key."""
-        stats, asked = self._stats, search.ask(self._file, self._piece.kept, groups)
-        stats.exclude(asked.excluded.values())
-        stats.bytes_pruned += sum(self._bytes(group) for group in asked.excluded)
-        return [*asked.row_groups]
-
-    def _with_keys(self, search: KeySearch, table: pa.Table | None) -> tuple[pa.Table, int] | None:
-        """The rows that may hold a key; None where there are none."""
-        assert table is not None  # noqa: S101 - the column of keys is always read
-        if (rows := search.rows(self._file, table)) is not None:
-            if not len(rows):
-                return None
-            table = table.take(pa.array(rows))
-        return table, table.num_rows
-
-    def _plan(self, layout: Layout) -> Any:
-        # Files of one layout have one schema, which is all that a plan's arguments are held against.
-        if layout.asked is not None:
-            return self._file.plan_as(layout.asked)
-        plan = self._file.plan(layout.columns, layout.condition)
-        layout.asked = plan.asked
-        return plan
-
-    def _decoded(self, plan: Any, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:
-        if not layout.wanted:
-            return None, self._file.rows_in_part(group)
-        if plan.predicate is not None and layout.by_rows:
-            schema, pages = lambda: plan.empty.schema, self._pages.get(group)
-            table = read_matching(plan.walk, group, plan.wanted, plan.predicate, schema, pages=pages)
+    def _left(self, parts: list[int]) -> list[int]:
+        """The parts that indexes, or the filters that are asked for keys, leave. Those know Parquet files only."""
+        file, kept, search = self._file, self._piece.kept, self._scan.search
+        excluded: Mapping[int, Exclusion] | None
+        if search is not None:
+            excluded = search.ask(file, kept, parts).excluded
         else:
-            table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
-        return None if table is None else (table, table.num_rows)
+            excluded = None if kept is None else by_index(kept, file, file.num_row_groups, kept.groups)
+            if kept is not None and excluded is not None:
+                self._pages = kept.pages
+        gone = {part: excluded[part] for part in parts if part in excluded} if excluded else {}
+        self._stats.exclude(gone.values())
+        self._stats.bytes_pruned += sum(map(file.bytes_in_part, gone))
+        return [part for part in parts if part not in gone]
 
-    def _left(self, plan: Any, group: int) -> int:
-        """How many row groups are to be read of this part of the file."""
-        if (excluded := self._file.rules_out(plan, group)) is None:
-            return 1
-        self._stats.exclude([excluded])
-        return 0
-
-    def _masked(self) -> frozenset[int]:
-        """Leaves whose key is refused to us. That the KMS is away, or that a file is damaged, is no refusal."""
-        walk = self._file.walk
-        found = set()
-        for leaf in walk.footer.schema.leaves:
-            for group in range(self._file.num_row_groups):
-                try:
-                    walk.cipher(walk.chunk(group, leaf.index))
-                except KeyAccessError as error:
-                    if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
-                        raise
-                    found.add(leaf.index)
-                    break
-        return frozenset(found)
-
-    def _groups(self) -> list[int]:
-        """The row groups of this part: those whose middle lies in it, counted in bytes."""
-        piece, count = self._piece, self._file.num_parts
-        if piece.parts == 1:
-            return list(range(count))
-        if self._file.source.size != piece.size:
-            raise UnsupportedError("the file was replaced while the query was under way", hint="run the query again")
-        sizes = [max(self._bytes(group), 1) for group in range(count)]
-        total, before, found = sum(sizes), 0, []
-        for group, size in enumerate(sizes):
-            if (2 * before + size) * piece.parts // (2 * total) == piece.part:
-                found.append(group)
-            before += size
-        return found
-
-    def _row_groups(self, group: int) -> int:  # noqa: ARG002
-        return 1
-
-    def _indexed(self, groups: list[int]) -> list[int]:
-        """Those that indexes leave, if the file is the one that they were asked about."""
-        stats, kept = self._stats, self._piece.kept
-        excluded = None if kept is None else by_index(kept, self._file, self._file.num_row_groups, kept.groups)
-        if kept is None or excluded is None:
-            return groups
-        self._pages = kept.pages
-        left = [group for group in groups if group not in excluded]
-        stats.exclude(excluded[group] for group in groups if group in excluded)
-        stats.bytes_pruned += sum(self._bytes(group) for group in groups if group in excluded)
-        return left
-
-    def _bytes(self, group: int) -> int:
-        return self._file.walk.footer.row_group(group).total_byte_size or 0
-
-
-class _OrcReading(_Reading):
-    """One ORC file. What is decoded at a time is a stripe."""
-
-    _pruned: RowGroupSelection | None = None
-
-    def _plan(self, layout: Layout) -> OrcPlan | None:
-        return None if layout.columns is None else self._file.plan(layout.columns, layout.condition)
-
-    def _left(self, plan: OrcPlan | None, group: int) -> int:
-        if plan is None:
-            return self._row_groups(group)
-        self._pruned = found = self._file.pruned(plan, group)
-        self._stats.exclude(found.excluded.values())
-        return len(found.row_groups)
-
-    def _decoded(self, plan: OrcPlan | None, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
-        if plan is None:
-            return None, self._file.rows_in_part(group)
-        table = self._file.scan_part(plan, group, self._pruned)
-        return None if table is None else (table, table.num_rows)
+    def _with_keys(self, search: KeySearch, table: pa.Table) -> pa.Table:
+        """The rows that may hold a key."""
+        rows = search.rows(self._file, table)
+        return table if rows is None else table.take(pa.array(rows))
 
     def _masked(self) -> frozenset[int]:
+        """Leaves whose key is refused to us. That the KMS is away is no refusal; that a file is damaged is said by
+        whoever reads it.
+        """
         found = set()
         for leaf in self._file.leaves.leaves:
             try:
-                self._file.need_open(self._file.stored(leaf.index))
+                self._file.need_key(leaf)
             except KeyAccessError as error:
                 if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
                     raise
                 found.add(leaf.index)
+            except BloomsealError:
+                continue
         return frozenset(found)
 
-    def _row_groups(self, group: int) -> int:
-        return int(self._file.stripes[group].num_row_groups)
-
-    def _bytes(self, group: int) -> int:
-        return int(self._file.stripes[group].data_length)
+    def _parts(self) -> list[int]:
+        """The file's parts that are of this piece: those whose middle lies in it, counted in bytes."""
+        piece, count = self._piece, self._file.num_parts
+        if piece.parts == 1:
+            return list(range(count))
+        if self._file.source.size != piece.size:
+            raise replaced()
+        sizes = [max(self._file.bytes_in_part(part), 1) for part in range(count)]
+        total, before, found = sum(sizes), 0, []
+        for part, size in enumerate(sizes):
+            if (2 * before + size) * piece.parts // (2 * total) == piece.part:
+                found.append(part)
+            before += size
+        return found

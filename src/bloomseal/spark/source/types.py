@@ -27,7 +27,7 @@ from ...read.orc.file import OrcFile
 from ..versions import arrow_type_of
 
 __all__ = [
-    "DECODING",
+    "INT96",
     "Convert",
     "arrow_type",
     "converter",
@@ -43,8 +43,8 @@ __all__ = [
 Convert = Callable[[pa.Array], pa.Array] | None
 """What makes of a decoded column the column that Spark wants; None where it is that already."""
 
-DECODING: Final[dict[str, Any]] = {"int96_unit": "us", "cut_moments": True, "arrow_extensions_enabled": False}
-"""How columns are decoded: INT96 in microseconds, to which Spark cuts it; nanoseconds can't hold 9999-12-31."""
+INT96: Final = "cut"
+"""How INT96 is decoded: in microseconds, to which Spark cuts it; nanoseconds can't hold 9999-12-31."""
 
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _WHOLE: Final = {st.ByteType: 8, st.ShortType: 16, st.IntegerType: 32, st.LongType: 64}
@@ -58,7 +58,7 @@ def file_schema(file: SealedFile) -> pa.Schema:
         return file.arrow_schema
     forget_arrow_schema(file)
     every = range(len(file.leaves.leaves))
-    return read_row_group(file.walk, None, list(every), **DECODING).schema
+    return read_row_group(file.walk, None, list(every), int96_unit=INT96).schema
 
 
 def forget_arrow_schema(file: SealedFile) -> None:
