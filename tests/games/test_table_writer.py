@@ -24,7 +24,8 @@ st = pytest.importorskip("pyspark.sql.types")
 
 import bloomseal.duckdb as bd  # noqa: E402
 import bloomseal.polars as bp  # noqa: E402
-from bloomseal.spark.source.pushdown import Condition  # noqa: E402
+from bloomseal.read.predicate.condition import Compare  # noqa: E402
+from bloomseal.read.predicate.values import Values  # noqa: E402
 
 FORGED, GENUINE = "S-219", "S-007"
 OLD = pa.table({"n": pa.array([1, 2], pa.int64())})
@@ -175,7 +176,7 @@ NONE: dict[str, Callable[[Path, Any], list[dict[str, Any]]]] = {
     "no index": lambda root, spec: _where(root, spec, use_index="never"),
     "Polars": lambda root, spec: bp.scan(root, decryption=spec).filter(pl.col("ssn") == FORGED).collect().to_dicts(),
     "DuckDB": _duckdb,
-    "Spark's source": lambda root, spec: _source(root, spec, [Condition(("ssn",), "==", (FORGED,))]),
+    "Spark's source": lambda root, spec: _source(root, spec, [Compare("ssn", "==", Values((FORGED,)))]),
 }
 """Those that are asked for rows that nobody wrote."""
 TRUTH = [{"n": 1, "ssn": None}, {"n": 2, "ssn": None}, {"n": 3, "ssn": GENUINE}, {"n": 4, "ssn": "S-008"}]
@@ -232,7 +233,7 @@ def test_no_bounds_of_a_log_hide_a_row(tmp_path: Path, attack: str) -> None:
             opened = bs.open_table(me.root, decryption=spec, use_index=index)  # type: ignore[arg-type]
             assert sorted(opened.read(["n"], where)["n"].to_pylist()) == wanted
             assert sorted(opened.scan(["n"], where).read_all()["n"].to_pylist()) == wanted
-        asked = [] if where is None else [Condition((where[0][0],), where[0][1], tuple(where[0][2:]))]
+        asked = [] if where is None else [Compare(where[0][0], where[0][1], Values(where[0][2:]))]
         if attack == "Delta":
             assert sorted(row["n"] for row in _source(me.root, spec, asked) if row["n"] in wanted) == wanted
     assert opened.maybe_present("ssn", [GENUINE]).any()
