@@ -47,9 +47,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The columns whose filters are opened, in order."""
     found: list[str] = []
 
-    def recorded(walk: Walk, chunk: Chunk, scratch: Any = None) -> SplitBlockBloomFilter | None:
+    def recorded(walk: Walk, chunk: Chunk) -> SplitBlockBloomFilter | None:
         found.append(chunk.leaf.name)
-        return believed_filter(walk, chunk, scratch)
+        return believed_filter(walk, chunk)
 
     monkeypatch.setattr(exclusion, "believed_filter", recorded)
     return found
@@ -57,7 +57,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def reason(file: ParquetFile, predicate: Predicate, group: int = 0, left: Any = None) -> Reason | None:
     """What ruled the row group out."""
-    found = ruled_out(file.walk, group, predicate, None, left)
+    found = ruled_out(file.walk, group, predicate, left)
     return None if found is None else found.reason
 
 

@@ -28,7 +28,6 @@ from .parquet.schema import Schema
 from .parquet.statistics import PartBounds, part_bounds
 from .parquet.walk import Walk
 from .sbbf import SplitBlockBloomFilter
-from .storage.source import Scratch
 
 __all__ = [
     "Comparison",
@@ -159,18 +158,13 @@ def by_page_search(chunk: Chunk, page: Page, could_hold: Callable[[Page], bool])
     return None if could_hold(page) else Exclusion(Reason.PAGE_SEARCH, chunk.leaf.name)
 
 
-def by_filter(
-    walk: Walk, chunk: Chunk, asked: Sequence[ValueSet], scratch: tuple[Scratch, Scratch] | None = None
-) -> list[Exclusion | None] | None:
+def by_filter(walk: Walk, chunk: Chunk, asked: Sequence[ValueSet]) -> list[Exclusion | None] | None:
     """For each set of values, by the chunk's filter; None where there is none that is believed.
-
-    Args:
-        scratch: as for `Walk.filter`.
 
     Raises:
         As `believed_filter`.
     """
-    if (found := believed_filter(walk, chunk, scratch)) is None:
+    if (found := believed_filter(walk, chunk)) is None:
         return None
     return [Exclusion(Reason.FILTER, chunk.leaf.name) if one.none_in(found) else None for one in asked]
 

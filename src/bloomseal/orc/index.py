@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..core.errors import FormatError, UnsupportedError
 from ..core.limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
-from ..core.storage.source import Scratch, Source
+from ..core.storage.source import Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, zigzag
@@ -152,17 +152,14 @@ class StripeIndex:
         kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
         return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
 
-    def filters(self, stream: Stream, scratch: Scratch | None = None) -> Filters:
+    def filters(self, stream: Stream) -> Filters:
         """One filter per row group.
-
-        Args:
-            scratch: holds their bytes, where that saves fresh memory; they are good as long as nobody else takes it.
 
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
         with self._opening(stream):
-            data = self._tail.inflate(self._limited(stream, scratch), MAX_ORC_INDEX_BYTES)
+            data = self._tail.inflate(self._limited(stream), MAX_ORC_INDEX_BYTES)
             if (found := Filters.stacked(data, self.stripe.num_row_groups)) is not None:
                 return found
             return Filters(map(parsed_filter, self._split(data, "Bloom filters")))
@@ -196,21 +193,18 @@ class StripeIndex:
         """
         return self._tail.inflate(self._limited(stream), MAX_ORC_INDEX_BYTES)
 
-    def _limited(self, stream: Stream, scratch: Scratch | None = None) -> memoryview:
+    def _limited(self, stream: Stream) -> memoryview:
         if stream.length > MAX_ORC_INDEX_BYTES:
             raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
-        return self.read(stream, scratch)
+        return self.read(stream)
 
-    def read(self, stream: Stream, scratch: Scratch | None = None) -> memoryview:
+    def read(self, stream: Stream) -> memoryview:
         """A stream's bytes, opened where it is encrypted, and still compressed.
 
         Raises:
             KeyAccessError: its key can't be had.
         """
-        if scratch is None:
-            data = memoryview(self._source.read(stream.offset, stream.length))
-        else:
-            data = self._source.read_into(scratch, stream.offset, stream.length)
+        data = memoryview(self._source.read(stream.offset, stream.length))
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
 
     def row_indexes(self, columns: Mapping[int, int | None]) -> dict[int, list[memoryview]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError, FormatError, UnsupportedError
 from ..core.sbbf.probe import several
-from ..core.storage.source import Scratch, Source
+from ..core.storage.source import Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
@@ -306,7 +306,7 @@ class OrcLayout:
         with self._at(where := self.stripes[stripe], column.name):
             return self._index(where).filter_stream(column.id, number_of(self._variant(column)))
 
-    def believed(self, stripe: int, column: Column, scratch: Scratch | None = None) -> Filters | None:
+    def believed(self, stripe: int, column: Column) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
 
@@ -316,7 +316,7 @@ class OrcLayout:
             index, stream = self._index(where), self.filter_stream(stripe, column)
             if stream is None or self.why_untrusted(column, stream, index) is not None:
                 return None
-            return index.filters(stream, scratch)
+            return index.filters(stream)
 
     def index(self, stripe: int) -> StripeIndex:
         """The index streams of a stripe.

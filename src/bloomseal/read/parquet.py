@@ -22,7 +22,6 @@ from ..format.calendar import need_one_calendar
 from ..format.opening import open_footer
 from ..sbbf import KeySet
 from ..storage.formats import Format
-from ..storage.lent import lend
 from .file import STREAMED, RowGroupInfo, SealedFile, Values
 from .plan import Asked, ReadPlan, ReadStats, likeness
 from .prune import RowGroupSelection, ruled_out, select_row_groups
@@ -144,7 +143,7 @@ class ParquetFile(SealedFile):
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
             need_one_calendar(self._walk, group, [leaf])
-            bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
+            bloom_filter = self._filter(self._walk.chunk(group, leaf.index))
             if bloom_filter is None:
                 yield Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
@@ -204,7 +203,7 @@ class ParquetFile(SealedFile):
         """
         if plan.predicate is None:
             return None
-        return ruled_out(self._walk, row_group, plan.predicate, lambda: (lend(0), lend(1)), left)
+        return ruled_out(self._walk, row_group, plan.predicate, left)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Open every module that the keys can open; with `filters` ask each filter for all values of its column
@@ -222,10 +221,6 @@ class ParquetFile(SealedFile):
                 for group in range(self.num_row_groups):
                     self._walk.expected(self._walk.chunk(group, index))
             self._not_clear.add(index)
-
-    def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
-        """As `filter`, in memory that the thread's next filter takes."""
-        return believed_filter(self._walk, chunk, (lend(0), lend(1)))
 
     def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
         return believed_filter(self._walk, chunk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from ..core.exclusion import Exclusion, Reason, by_condition, by_filter, by_stat
 from ..core.parquet.statistics import bounds
 from ..core.parquet.walk import Walk
 from ..core.sbbf import SplitBlockBloomFilter
-from ..core.storage.source import Scratch
 from ..format.calendar import need_one_calendar
 from ..sbbf import KeySet
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term
 
 __all__ = ["RowGroupSelection", "ruled_out", "select_row_groups"]
-
-Lender = Callable[[], tuple[Scratch, Scratch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,10 @@ class RowGroupSelection:
         return self.ruled_out_by(Reason.FILTER)
 
 
-def ruled_out(
-    walk: Walk, group: int, predicate: Predicate, lend: Lender | None = None, values_left: Left | None = None
-) -> Exclusion | None:
+def ruled_out(walk: Walk, group: int, predicate: Predicate, values_left: Left | None = None) -> Exclusion | None:
     """What rules a row group out; None where nothing does. No filter is opened before all statistics are asked.
 
     Args:
-        lend: memory for a filter; each is asked before the next is opened.
         values_left: filled with what bounds and filters leave of many values, so that rows are compared with those
             alone.
     """
@@ -92,7 +86,7 @@ def ruled_out(
         chunk = chunks[column]
         between = bounds(walk.meta(chunk), chunk.leaf, walk.footer.ordered[column])
         asked = [_Among(term, between) for term in terms]
-        answers = by_filter(walk, chunk, asked, lend() if lend is not None else None)
+        answers = by_filter(walk, chunk, asked)
         for term, one in zip(terms, asked, strict=True):
             if answers is None and term.keys is not None:
                 one.narrow(term.keys, None)

@@ -17,10 +17,8 @@ from ..core.errors import FormatError
 from ..core.exclusion import by_page_index, by_page_search
 from ..core.parquet.page import Page
 from ..core.parquet.walk import Chunk, Walk
-from ..core.storage.source import Scratch
 from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
-from ..storage.lent import leased
 from .page_places import Pages, Rows, Spans, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
@@ -56,33 +54,31 @@ def read_matching(
     Raises:
         FormatError, IntegrityError, KeyAccessError, UnsupportedError.
     """
-    # A key retriever, which is the caller's code, may be asked on the way.
-    with leased(2) as scratch:
-        group = _RowGroup(walk, row_group, scratch, int96_unit)
-        spans = group.candidates(predicate, group.known(pages or {}))
-        if not spans and spans is not None:
-            return None
-        leaves = walk.footer.schema.leaves
-        looked_at = {leaf.index for leaf in predicate.leaves}
-        if spans is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
-            looked_at |= set(wanted)
-        if spans is not None and group.searched:
-            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
-            # more.
-            looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
-        first = group.columns(sorted(looked_at), spans)
-        hits = predicate.hits(first, left)
-        rows = hits if spans is None else _rows(spans)[hits]
-        if not len(hits):
-            return None
-        # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
-        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
-        same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
-        kept = take(first.select(sorted(same)), hits)
-        rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
-        schema = result_schema()
-        columns = [(kept if name in same else rest).column(name) for name in schema.names]
-        return pa.Table.from_arrays(columns, schema=schema)
+    group = _RowGroup(walk, row_group, int96_unit)
+    spans = group.candidates(predicate, group.known(pages or {}))
+    if not spans and spans is not None:
+        return None
+    leaves = walk.footer.schema.leaves
+    looked_at = {leaf.index for leaf in predicate.leaves}
+    if spans is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
+        looked_at |= set(wanted)
+    if spans is not None and group.searched:
+        # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
+        # more.
+        looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
+    first = group.columns(sorted(looked_at), spans)
+    hits = predicate.hits(first, left)
+    rows = hits if spans is None else _rows(spans)[hits]
+    if not len(hits):
+        return None
+    # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
+    same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
+    same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
+    kept = take(first.select(sorted(same)), hits)
+    rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
+    schema = result_schema()
+    columns = [(kept if name in same else rest).column(name) for name in schema.names]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 class _RowGroup:
@@ -90,18 +86,14 @@ class _RowGroup:
 
     Attributes:
         searched: every row in question is there because a search found a value on its page.
-
-    Args:
-        scratch: memory for the first column searched, good as long as this is.
     """
 
-    def __init__(self, walk: Walk, row_group: int, scratch: Scratch, int96_unit: str) -> None:
+    def __init__(self, walk: Walk, row_group: int, int96_unit: str) -> None:
         self._walk = walk
         self._int96_unit = int96_unit
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, Pages | None] = {}
-        self._scratch: Scratch | None = scratch
         self.searched = False
 
     def known(self, pages: Mapping[str, Sequence[int]]) -> Spans:
@@ -217,9 +209,7 @@ class _RowGroup:
         pages = None if within == [(0, self._num_rows)] else self._pages(leaf)
         if pages is None:
             end = 0
-            # Pages of a second column searched must not take the memory of the first one's.
-            scratch, self._scratch = self._scratch, None
-            for page in self._walk.pages(chunk, scratch):
+            for page in self._walk.pages(chunk):
                 first, end = end, end + page.num_values
                 yield first, end, page
         else:

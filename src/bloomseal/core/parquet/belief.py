@@ -7,7 +7,6 @@ from typing import Any
 
 from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError
 from ..sbbf import SplitBlockBloomFilter
-from ..storage.source import Scratch
 from .statistics import all_null
 from .walk import Chunk, Walk
 
@@ -17,13 +16,8 @@ _CALLER = 4
 """Warnings name whoever asked the file, not the doors between."""
 
 
-def believed_filter(
-    walk: Walk, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None
-) -> SplitBlockBloomFilter | None:
+def believed_filter(walk: Walk, chunk: Chunk) -> SplitBlockBloomFilter | None:
     """A column chunk's filter; None where there is none that proves anything.
-
-    Args:
-        scratch: as for `Walk.filter`.
 
     Raises:
         As `SealedFile.filter`.
@@ -32,7 +26,7 @@ def believed_filter(
         # The type that nobody has authenticated says how a value is encoded, and so what its filter is asked.
         return None
     try:
-        found = walk.filter(chunk, scratch)
+        found = walk.filter(chunk)
     except UnsupportedError as error:
         # A filter of a kind that we don't know proves nothing, and is no reason to refuse the rows.
         warnings.warn(str(error), BloomsealWarning, stacklevel=_CALLER)

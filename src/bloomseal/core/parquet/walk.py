@@ -163,24 +163,24 @@ class Walk:
                 chunk.meta_raw = raw
         return chunk.meta_raw
 
-    def filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> FilterBytes | None:
+    def filter(self, chunk: Chunk) -> FilterBytes | None:
         """Read a chunk's filter and open it (Parquet encryption, modules 8 and 9): one range where its length is known.
 
         A filter in clear on an encrypted column comes back with ``sealed=False``; it proves nothing there.
 
-        Args:
-            scratch: memory for the filter as it is stored and as it is opened; the bitset is good until their next use.
-
         Raises:
             FormatError, IntegrityError, KeyAccessError; UnsupportedError for an unknown hash, algorithm or compression.
         """
-        found = self.stored_filter(chunk, scratch)
+        found = self.stored_filter(chunk)
         if found is not None and found.unknown is not None:
             raise found.unknown.at(file=self.source.name, **chunk.place)
         return found
 
     def stored_filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> FilterBytes | None:
         """As `filter`, also of an unknown kind: for those who carry or authenticate a filter and don't ask it.
+
+        Args:
+            scratch: memory for the filter as it is stored and as it is opened; the bitset is good until their next use.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError.

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.verdict import Hits, Verdict, verdicts
-from ...storage.lent import leased
 from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
 from .values import Asked
@@ -94,15 +93,14 @@ def asked_of_stripe(
     if possible.any() and (stream := index.filter_stream(column, variant)) is not None:
         why = why_untrusted(stream)
         untrusted = [why] * count
-        with leased(4) as scratch:
-            filters = index.filters(stream, scratch)
-            if why is None:
-                believed, empty = np.ones(count, np.bool_), filters.empty
-                if (every := asked.maybe_in_all(filters)) is not None:
-                    maybe &= every
-                else:
-                    for group, one in enumerate(filters):
-                        maybe[group] &= asked.maybe_in(one)
+        filters = index.filters(stream)
+        if why is None:
+            believed, empty = np.ones(count, np.bool_), filters.empty
+            if (every := asked.maybe_in_all(filters)) is not None:
+                maybe &= every
+            else:
+                for group, one in enumerate(filters):
+                    maybe[group] &= asked.maybe_in(one)
     # Most row groups are ruled out by now, and their statistics, of which a stripe has many, are not parsed.
     left = np.flatnonzero(maybe.any(axis=1) | empty).tolist()
     statistics = index.statistics(column, variant) if left else None

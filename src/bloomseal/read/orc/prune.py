@@ -20,7 +20,6 @@ from ...orc.asking.values import Asked
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.statistics import GroupStatistics
-from ...storage.lent import leased
 from ..predicate.predicate import Predicate, Term
 from ..prune import RowGroupSelection
 from .bounds import bounds_of_part
@@ -105,17 +104,16 @@ class _Asking:
             )
         except UsageError:
             return None  # a value that rows can be compared with, and the filter can't be asked for
-        with leased(4) as scratch:
-            if (filters := self._file.believed(self._stripe, column, scratch)) is None:
-                return None
-            every = asked.maybe_in_all(filters)
-            found = (
-                np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
-                if every is None
-                else every.any(axis=1)
-            )
-            # An empty filter proves nothing. Where it is one over nulls, statistics say so.
-            return np.asarray(found | filters.empty, np.bool_)
+        if (filters := self._file.believed(self._stripe, column)) is None:
+            return None
+        every = asked.maybe_in_all(filters)
+        found = (
+            np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
+            if every is None
+            else every.any(axis=1)
+        )
+        # An empty filter proves nothing. Where it is one over nulls, statistics say so.
+        return np.asarray(found | filters.empty, np.bool_)
 
     @property
     def _hybrid(self) -> bool:
