@@ -37,7 +37,6 @@ from ..core.forked import new_lock
 from ..core.storage.local import read_open
 from ..keytools.access_log import host_name, user_name
 from ..storage.folder import Folder
-from ..storage.shared_sync import SharedSync
 
 __all__ = ["Chain", "Journal", "Mark", "NoJournal", "default_journal", "job_digest"]
 
@@ -160,7 +159,7 @@ class Journal(NoJournal):
 
     def __init__(self, path: str | os.PathLike[str], operation: str, digest: str, *, restart: bool = False) -> None:
         super().__init__(Path(path))
-        self._lock, self._syncs = new_lock(), SharedSync()
+        self._lock = new_lock()
         self._last = _NO_LINE
         self._told_who = False
         with contextlib.ExitStack() as held:
@@ -186,7 +185,7 @@ class Journal(NoJournal):
     def flush(self) -> None:
         """Whatever was booked is on the disk when this returns."""
         try:
-            self._syncs.until(self._syncs.wrote(), self._file.fileno())
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise self._unwritten(error) from None
 
@@ -289,9 +288,8 @@ class Journal(NoJournal):
                     self._told_who = True
                     self._put(event="resume", user=user_name(), host=host_name())
                 self._put(**event)
-                mine = self._syncs.wrote()
             if sync:
-                self._syncs.until(mine, self._file.fileno())
+                os.fsync(self._file.fileno())
         except OSError as error:
             raise self._unwritten(error) from None
 

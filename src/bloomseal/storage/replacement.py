@@ -22,7 +22,6 @@ from ..core.errors import BloomsealError
 from ..core.storage.local import identity, open_regular
 from .folder import LOCK, TEMPORARY_ENDING, Folder, lock_open
 from .rights import Rights
-from .shared_sync import SharedSync
 
 __all__ = [
     "Replacement",
@@ -35,10 +34,6 @@ __all__ = [
 ]
 
 _TEMPORARY: Final = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8,16}}|{LOCK}){re.escape(TEMPORARY_ENDING)}", re.DOTALL)
-_MOST_FOLDERS: Final = 10_000
-_syncs: dict[tuple[int, int], SharedSync] = {}
-"""Folder (device, inode) → the syncs that threads of this process share."""
-os.register_at_fork(after_in_child=_syncs.clear)
 
 
 class Replacement:
@@ -132,7 +127,7 @@ class Replacement:
 
     def sync_name(self) -> None:
         """Its name is on the disk when this returns."""
-        _sync(self._folder.fd)
+        os.fsync(self._folder.fd)
 
     def _place(self, replaces: tuple[int, ...] | None) -> None:
         if replaces is not None:
@@ -253,15 +248,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
         OSError: the storage failed.
     """
     with Folder.at(path) as folder:
-        _sync(folder.fd)
-
-
-def _sync(folder: int) -> None:
-    status = os.fstat(folder)
-    if len(_syncs) >= _MOST_FOLDERS:
-        _syncs.clear()  # whoever waits there keeps it
-    syncs = _syncs.setdefault((status.st_dev, status.st_ino), SharedSync())
-    syncs.until(syncs.wrote(), folder)
+        os.fsync(folder.fd)
 
 
 def temporary_name(name: str) -> str:
