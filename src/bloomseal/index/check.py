@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from .facts.hashed import hashed_places, seen_file, still_same
 from .facts.sameness import BY_CONTENT, Sighting, Trust
 from .folder import IndexFolder
 from .manifest import FileState
+from .numbers import within
 from .runs.shard import RunReader
 
 if TYPE_CHECKING:
@@ -100,27 +100,18 @@ class Checking:
             BloomsealError: the index can't be read.
         """
         for run, parts in self._wanted.items():
-            wanted = np.sort(np.concatenate(parts))
-            reader = self._readers[run]
-            for begin in range(0, len(wanted), _ENTRIES_AT_ONCE):
-                self._look(reader, wanted[begin : begin + _ENTRIES_AT_ONCE])
-        self._wanted, self._paths, self._count = {}, {}, 0
-
-    def _look(self, reader: RunReader, wanted: npt.NDArray[np.int64]) -> None:
-        bits, paths = reader.run.place_bits, sorted(self._paths.get(reader.run.id, ()))
-        slices = max(1, reader.run.entries // _ENTRIES_AT_ONCE)
-        edges = [(number << self._manifest.bits) // slices << bits for number in range(slices + 1)]
-        for low, high in pairwise(edges):
-            begin, end = np.searchsorted(wanted, (low, high))
-            if begin == end:
-                continue
-            mine, entries = wanted[begin:end], reader.between(low, high)
-            at = np.searchsorted(entries, mine)
-            there = np.append(entries, -1)[at] == mine
-            lacking = np.searchsorted([base for base, _ in paths], mine[~there] & ((1 << bits) - 1), "right") - 1
-            for one in lacking.tolist():
+            wanted, reader = np.sort(np.concatenate(parts)), self._readers[run]
+            there = np.zeros(len(wanted), dtype=np.bool_)
+            for shard in reader.run.shards:
+                begin, end = np.searchsorted(wanted, (shard.first, shard.last + 1))
+                if begin < end:
+                    there[begin:end] |= within(wanted[begin:end], reader.between(shard.first, shard.last + 1))
+            paths = sorted(self._paths.get(run, ()))
+            places = wanted[~there] & ((1 << reader.run.place_bits) - 1)
+            for one in (np.searchsorted([base for base, _ in paths], places, "right") - 1).tolist():
                 path = paths[one][1]
                 self._report.missing[path] = self._report.missing.get(path, 0) + 1
+        self._wanted, self._paths, self._count = {}, {}, 0
 
     def close(self) -> None:
         for reader in self._readers.values():

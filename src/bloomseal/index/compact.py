@@ -194,14 +194,5 @@ class Merge:
                 fact = {**fact, "run": run.id, "base": base}
             kept.append(fact)
         runs = (*(one for one in current.runs if one.id not in old), run)
-        made = replace(current, runs=runs, facts=pa.Table.from_pylist(kept, schema=FACTS))
-        return _without_dead_docs(made)
-
-
-def _without_dead_docs(manifest: Manifest) -> Manifest:
-    used = sorted(set(manifest.facts.column("doc").to_pylist()))
-    numbers = {old: new for new, old in enumerate(used)}
-    column = pa.array([numbers[doc] for doc in manifest.facts.column("doc").to_pylist()], pa.int32())
-    place = FACTS.get_field_index("doc")
-    facts = manifest.facts.set_column(place, FACTS.field("doc"), column)
-    return replace(manifest, facts=facts, docs=tuple(manifest.docs[doc] for doc in used))
+        bare = replace(current, runs=runs, facts=FACTS.empty_table(), docs=())
+        return bare.with_facts(pa.Table.from_pylist(kept, schema=FACTS), current.docs)

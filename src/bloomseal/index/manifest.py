@@ -192,12 +192,13 @@ class Manifest:
         """With new facts, each in the place of an older one about the same path.
 
         Args:
-            added: its ``doc`` counts in `docs`.
+            added: its ``doc`` counts in `docs`, of which those that are named are taken over.
         """
         known = {doc: number for number, doc in enumerate(self.docs)}
-        numbers = [known.setdefault(doc, len(known)) for doc in docs]
+        listed = added.column("doc").to_pylist()
+        numbers = {number: known.setdefault(docs[number], len(known)) for number in dict.fromkeys(listed)}
         place = FACTS.get_field_index("doc")
-        renumbered = pa.array([numbers[doc] for doc in added.column("doc").to_pylist()], pa.int32())
+        renumbered = pa.array([numbers[number] for number in listed], pa.int32())
         added = added.set_column(place, FACTS.field("doc"), renumbered)
         paths = set(added.column("path").to_pylist())
         kept = [path not in paths for path in self.facts.column("path").to_pylist()]

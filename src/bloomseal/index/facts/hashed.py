@@ -20,6 +20,7 @@ from ...read.file import SealedFile
 from ...read.page_places import indexed_pages
 from ...sbbf import batch
 from ..manifest import MOST_STRIDE, FileState
+from ..numbers import distinct
 from .sameness import content_of, leaf_in, open_state
 
 if TYPE_CHECKING:
@@ -120,9 +121,9 @@ def hashed_places(
         for ordinal, hashes in page_by_page(file.walk, group, leaf):
             slot = ordinal + 1 if ordinal + 1 < stride else 0
             pages.setdefault(slot, []).append(fingerprints.of(np.asarray(hashes, dtype=np.uint64)))
-        apart = {slot: _each_once(np.concatenate(found)) for slot, found in pages.items()}
+        apart = {slot: distinct(np.concatenate(found)) for slot, found in pages.items()}
         if len(apart) > 1:
-            together = _each_once(np.concatenate(list(apart.values())))
+            together = distinct(np.concatenate(list(apart.values())))
             if sum(map(len, apart.values())) > _TWICE * len(together):
                 apart = {0: together}
         for slot, found in apart.items():
@@ -137,15 +138,6 @@ def still_same(file: SealedFile, seen: SeenFile, now: FileState | None) -> None:
     """
     if not now == (open_state(file) or now) == seen.state:
         raise NotCoveredError("somebody wrote to it while it was hashed", file=file.path, hint="index update")
-
-
-def _each_once(fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Ascending. Sorted by us: numpy's `unique` has a table of hashes, which takes ten times as long for these."""
-    fingerprints.sort()
-    fresh = np.empty(len(fingerprints), dtype=np.bool_)
-    fresh[:1] = True
-    np.not_equal(fingerprints[1:], fingerprints[:-1], out=fresh[1:])
-    return fingerprints if fresh.all() else fingerprints[fresh]
 
 
 def stride_of(walk: Walk, leaf: Leaf | None) -> int:
