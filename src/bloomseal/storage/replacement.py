@@ -27,7 +27,6 @@ __all__ = [
     "Replacement",
     "remove_leftovers",
     "replace",
-    "sync_folder",
     "target_of",
     "temporaries",
     "temporary_name",
@@ -110,8 +109,8 @@ class Replacement:
             check: called with the descriptor before that; what it raises is raised, and the old file stays.
             replaces: what must be there now (`Source.identity`); nothing may be there where it is empty.
             alone: the caller keeps other writers of this file away, by a lock of his own.
-            sync_name: have the folder synced. False where the caller does so for many files (`sync_folder`): until
-                then a crash of the machine may leave the old file, whole.
+            sync_name: have the folder synced. False where the caller does so himself (`sync_name`): until then a crash
+                of the machine may leave the old file, whole.
 
         Raises:
             BloomsealError: somebody else has changed the file.
@@ -239,16 +238,6 @@ def replace(
     finally:
         if like is not None:
             os.close(like)
-
-
-def sync_folder(path: str | os.PathLike[str]) -> None:
-    """All names in a folder are on the disk when this returns.
-
-    Raises:
-        OSError: the storage failed.
-    """
-    with Folder.at(path) as folder:
-        os.fsync(folder.fd)
 
 
 def temporary_name(name: str) -> str:
