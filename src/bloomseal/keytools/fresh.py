@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from ..core.encryption import SealCounter, SecretKey
@@ -24,30 +24,23 @@ Wrap = Callable[[SecretKey, str], str]
 """A key, and a master key's name → the wrapped key."""
 
 
+@dataclass(frozen=True, repr=False)
 class FreshKeys:
     """Wraps the keys of new files.
 
-    Args:
+    Attributes:
         kms: what wraps.
-        double_wrapping, kek_bits, seal_limit, cache_lifetime, max_cached: as of `KeyTools`.
+        double_wrapping, kek_bits, seal_limit: as of `KeyTools`.
+        keks: the KEKs in use, by master key.
+        confirmed: wrappings that the KMS has given back.
     """
 
-    def __init__(
-        self,
-        kms: KmsCalls,
-        *,
-        double_wrapping: bool,
-        kek_bits: int,
-        seal_limit: int,
-        cache_lifetime: float,
-        max_cached: int,
-    ) -> None:
-        self._kms = kms
-        self._double_wrapping = double_wrapping
-        self._kek_bits = kek_bits
-        self._seal_limit = seal_limit
-        self.keks: Cache[Kek] = Cache(cache_lifetime, max_entries=max_cached)
-        self._read_back: Cache[bool] = Cache(math.inf, max_entries=max_cached)
+    kms: KmsCalls
+    double_wrapping: bool
+    kek_bits: int
+    seal_limit: int
+    keks: Cache[Kek]
+    confirmed: Cache[bool]
 
     def material_for(self, key: SecretKey, master_key: str, wrap: Wrap) -> KeyMaterial:
         """`key` wrapped under `master_key`.
@@ -58,7 +51,7 @@ class FreshKeys:
         Raises:
             KeyAccessError: the KMS would not wrap.
         """
-        if not self._double_wrapping:
+        if not self.double_wrapping:
             return KeyMaterial(master_key, wrap(key, master_key), is_footer_key=False)
         kek = self._kek(master_key, wrap)
         return KeyMaterial(
@@ -79,7 +72,7 @@ class FreshKeys:
         wrapped = material.wrapped_kek or material.wrapped_dek
 
         def load() -> bool:
-            found = self._kms.unwrap(wrapped, material.master_key)
+            found = self.kms.unwrap(wrapped, material.master_key)
             try:
                 if material.kek_id is not None:
                     found = unwrap_locally(material.wrapped_dek, found, kek_id(material.kek_id))
@@ -89,19 +82,19 @@ class FreshKeys:
             if not right:
                 self.keks.forget()  # once the KMS is mended, others are made
                 raise KmsAccessError.because(
-                    Problem.INVALID, material.master_key, self._kms.name, detail="it wrapped another key"
+                    Problem.INVALID, material.master_key, self.kms.name, detail="it wrapped another key"
                 )
             return True
 
-        self._read_back.get(self._kms.place(material.master_key, wrapped), load)
+        self.confirmed.get(self.kms.place(material.master_key, wrapped), load)
 
     def forget(self) -> None:
         """Make new key encryption keys, and read back what was wrapped, from now on."""
         self.keks.forget()
-        self._read_back.forget()
+        self.confirmed.forget()
 
     def _kek(self, master_key: str, wrap: Wrap) -> Kek:
-        name = (self._kms.epoch(), master_key)
+        name = (self.kms.epoch(), master_key)
         kek = self.keks.get(name, lambda: self._new_kek(master_key, wrap))
         if kek.counter.count >= kek.counter.limit:
             self.keks.forget(name)
@@ -109,7 +102,7 @@ class FreshKeys:
         return kek
 
     def _new_kek(self, master_key: str, wrap: Wrap) -> Kek:
-        key = SecretKey.generate(self._kek_bits)
+        key = SecretKey.generate(self.kek_bits)
         counter = SealCounter.of(key)
-        counter.lower_limit(self._seal_limit)
+        counter.lower_limit(self.seal_limit)
         return Kek(key, os.urandom(_KEK_ID_BYTES), wrap(key, master_key), counter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NoReturn
@@ -94,11 +95,11 @@ class KeyTools:
         self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime, max_entries=max_cached)
         self._fresh = FreshKeys(
             self._kms,
-            double_wrapping=double_wrapping,
-            kek_bits=kek_bits,
-            seal_limit=self.seal_limit,
-            cache_lifetime=cache_lifetime,
-            max_cached=max_cached,
+            double_wrapping,
+            kek_bits,
+            self.seal_limit,
+            Cache(cache_lifetime, max_entries=max_cached),
+            Cache(math.inf, max_entries=max_cached),
         )
 
     @property

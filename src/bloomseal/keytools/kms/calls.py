@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import random
 import threading
 import time
@@ -202,8 +201,9 @@ class KmsCalls:
 
     def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
         call = functools.partial(function, *arguments)
-        deadline = time.monotonic() + self._timeout
-        for attempt in itertools.count(1):
+        deadline, attempt = time.monotonic() + self._timeout, 0
+        while True:
+            attempt += 1
             try:
                 return self._once(counter, call, master_key, deadline)
             except KeyAccessError as error:
@@ -216,7 +216,6 @@ class KmsCalls:
             if self._patience_left(failed):
                 deadline = time.monotonic() + self._timeout
             self._count(retries=1)
-        raise AssertionError("unreachable")
 
     def _pause(self, failed: KeyAccessError, attempt: int, deadline: float) -> float | None:
         """Seconds until the next attempt, random and growing (full jitter); None: there is to be none."""
