@@ -201,6 +201,16 @@ class SealedFile(ABC):
             As `need_key`.
         """
 
+    @abstractmethod
+    def filter(self, part: int, column: str, /) -> Any:
+        """The filters of a column in a part: of Parquet a `SplitBlockBloomFilter`, of ORC a list, one per row group;
+        None where there is none.
+
+        Raises:
+            UsageError: no such column.
+            FormatError, IntegrityError, KeyAccessError, PolicyError.
+        """
+
     @property
     @abstractmethod
     def likeness(self) -> Hashable:
