@@ -340,6 +340,6 @@ def test_types_of_one_table_are_taken_apart_once(tmp_path: Path) -> None:
         assert isinstance(b, OrcFile)
         assert isinstance(c, OrcFile)
         assert a._columns is b._columns
-        assert a.arrow_schema.types == [pa.int64(), pa.string()]
-        assert c.arrow_schema.types == [pa.string(), pa.int64()]
+        assert a.arrow_schema().types == [pa.int64(), pa.string()]
+        assert c.arrow_schema().types == [pa.string(), pa.int64()]
         assert [one.read().num_rows for one in (a, b, c)] == [1, 1, 1]

@@ -125,6 +125,20 @@ class SealedFile(ABC):
         """Whether there is a leaf at or below this dotted path."""
         return self.leaves.has(column)
 
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[bytes, bytes]:
+        """What writers have stored beside the rows, by name."""
+
+    @abstractmethod
+    def arrow_schema(self, int96_unit: str = "ns") -> pa.Schema:
+        """All columns, in the types to which they are decoded."""
+
+    def forget_arrow_schema(self) -> None:  # noqa: B027  # a format that stores none has none to forget
+        """Decode to the format's own types alone from here on: the Arrow schema that some writers store beside them
+        makes of a number a duration.
+        """
+
     @abstractmethod
     def column_type(self, column: str) -> str:
         """The column's type, in the format's words."""

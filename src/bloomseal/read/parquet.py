@@ -13,12 +13,15 @@ from ..core.errors import Hint
 from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import need_verified
+from ..core.parquet.layout import FileMeta
 from ..core.parquet.schema import Leaf, Schema
 from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ProbeSet, SplitBlockBloomFilter
 from ..core.storage.source import Source
+from ..core.thrift import Struct
 from ..core.verdict import Hits
 from ..format.calendar import need_one_calendar
+from ..format.decode import read_row_group
 from ..format.opening import open_footer
 from ..sbbf import KeySet
 from ..storage.formats import Format
@@ -81,6 +84,19 @@ class ParquetFile(SealedFile):
     @property
     def likeness(self) -> Hashable:
         return likeness(self._footer)
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        pairs = map(Struct.parse, self._footer.struct.elements(FileMeta.KEY_VALUE))
+        return {pair.binary(1) or b"": pair.binary(2) or b"" for pair in pairs}
+
+    def arrow_schema(self, int96_unit: str = "ns") -> pa.Schema:
+        return read_row_group(self._walk, None, range(len(self.leaves.leaves)), int96_unit=int96_unit).schema
+
+    def forget_arrow_schema(self) -> None:
+        struct, pairs = self._footer.struct, FileMeta.KEY_VALUE
+        kept = [raw for raw in struct.elements(pairs) if Struct.parse(raw).binary(1) != b"ARROW:schema"]
+        struct.set_list(pairs, kept)
 
     def column_type(self, column: str) -> str:
         """The column's physical and logical type, in words."""

@@ -25,6 +25,7 @@ from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column
 from ...orc.index import need_range
 from ...orc.layout import OrcLayout
+from ...orc.protobuf import Message
 from ...storage.formats import Format
 from ...storage.places import FilePlace
 from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
@@ -126,8 +127,11 @@ class OrcFile(OrcLayout, SealedFile):
         return hashlib.sha256(repr([[bytes(key) for key in some] for some in keys]).encode()).digest()
 
     @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns that `leaves` are of, as pyarrow decodes them."""
+    def metadata(self) -> dict[bytes, bytes]:
+        pairs = map(Message, Message(self.tail.raw_footer).every(5))
+        return {bytes(pair.bytes(1)): bytes(pair.bytes(2)) for pair in pairs}
+
+    def arrow_schema(self, int96_unit: str = "ns") -> pa.Schema:  # noqa: ARG002
         return pa.schema([one for one in self._columns.arrow if one.name not in self._columns.without])
 
     def leaf(self, column: str) -> Leaf:

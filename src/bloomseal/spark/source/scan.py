@@ -24,7 +24,7 @@ from .layout import Layout
 from .options import SourceOptions
 from .search import replaced
 from .stats import SourceStats
-from .types import INT96, arrow_type, forget_arrow_schema, position_of
+from .types import INT96, arrow_type, position_of
 
 if TYPE_CHECKING:
     from ...index.facts.sameness import Kept
@@ -216,7 +216,7 @@ class _Reading:
         # Before anything is left out by what the footer says: a column that it lacks, for instance.
         file.need_verified("read")
         layout = scan.layout(file, self._masked() if scan.settings.missing_keys == "null" else frozenset())
-        forget_arrow_schema(file)
+        file.forget_arrow_schema()
         parts = self._parts()
         stats.row_groups += sum(map(file.row_groups_in_part, parts))
         parts = self._left(parts)

@@ -17,13 +17,9 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from ...core.errors import BloomsealError, UnsupportedError
-from ...core.parquet.layout import FileMeta
 from ...core.parquet.schema import Leaf
 from ...core.sbbf import PhysicalType
-from ...core.thrift import Struct
-from ...format.decode import read_row_group
 from ...read.file import SealedFile
-from ...read.orc.file import OrcFile
 from ..versions import arrow_type_of
 
 __all__ = [
@@ -32,7 +28,6 @@ __all__ = [
     "arrow_type",
     "converter",
     "file_schema",
-    "forget_arrow_schema",
     "leaves_below",
     "position_of",
     "select",
@@ -53,22 +48,11 @@ _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def file_schema(file: SealedFile) -> pa.Schema:
-    """The file's Arrow schema as its own types have it; see `forget_arrow_schema`."""
-    if isinstance(file, OrcFile):
-        return file.arrow_schema
-    forget_arrow_schema(file)
-    every = range(len(file.leaves.leaves))
-    return read_row_group(file.walk, None, list(every), int96_unit=INT96).schema
-
-
-def forget_arrow_schema(file: SealedFile) -> None:
-    """Let the file decode to its Parquet types alone from here on: the Arrow schema that some writers store beside them
-    would make of a number a duration, and Spark reads a number.
+    """The file's Arrow schema as its own types have it: Spark reads a number where a writer's Arrow schema makes of it
+    a duration.
     """
-    if not isinstance(file, OrcFile):
-        struct, pairs = file.walk.footer.struct, FileMeta.KEY_VALUE
-        kept = [raw for raw in struct.elements(pairs) if Struct.parse(raw).binary(1) != b"ARROW:schema"]
-        struct.set_list(pairs, kept)
+    file.forget_arrow_schema()
+    return file.arrow_schema(INT96)
 
 
 def spark_schema(file: SealedFile) -> st.StructType:
@@ -191,17 +175,13 @@ _VARIANT: Final = st.StructType(
 
 
 def _stored_schema(file: SealedFile) -> st.StructType | None:
-    if isinstance(file, OrcFile):
+    if (stored := file.metadata.get(_SPARK_SCHEMA)) is None:
         return None
-    for raw in file.walk.footer.struct.elements(FileMeta.KEY_VALUE):
-        pair = Struct.parse(raw)
-        if pair.binary(1) == _SPARK_SCHEMA:
-            try:
-                schema = st.StructType.fromJson(json.loads(pair.binary(2) or b""))
-            except Exception:
-                return None  # as Spark: a schema that it does not understand is no schema
-            return st.StructType(_nullable(schema).fields) if isinstance(schema, st.StructType) else None
-    return None
+    try:
+        schema = st.StructType.fromJson(json.loads(stored))
+    except Exception:
+        return None  # as Spark: a schema that it does not understand is no schema
+    return st.StructType(_nullable(schema).fields) if isinstance(schema, st.StructType) else None
 
 
 def _nullable(kind: Any) -> Any:
