@@ -330,6 +330,26 @@ def test_the_policys_settings_and_name_are_in_it(lab: Lab) -> None:
     assert "--bloom-filter ssn:fpp=0.002" in missing.fix
 
 
+def test_what_differs_from_file_to_file_is_said_for_each(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        lab.signed(f"people/{name}.parquet")
+    policy = lab.policy(aad_prefix="{table}/{file}", plaintext_footer=True)
+    made = _asked(lab, lab.case(lab.folder / "people", policy=policy))
+    (command,) = {one.fix for one in _of(made, "BS308")}
+    assert command.count(" && ") == 1
+    assert "people/a.parquet" in shlex.split(command)
+    _mends(lab, made, "BS308", monkeypatch)
+
+
+def test_a_column_that_only_some_files_have(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    for column in ("ssn", "name"):
+        lab.signed(
+            f"t/{column}.parquet", table=people().select([column]), bloom_filters={column: FilterSpec(num_bytes=32)},
+            encryption={"column_keys": {column: "pii"}},
+        )  # fmt: skip
+    _mends(lab, lab.keyed(lab.folder / "t"), "BS401", monkeypatch)
+
+
 def test_too_many_files_for_a_command_line_are_named_by_their_folder(lab: Lab) -> None:
     key = KeyTools(lab.keyring).for_file(FileRef("x")).new_key("pii", "ssn", 128)
     small = people(2).select(["ssn"])

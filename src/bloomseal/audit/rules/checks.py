@@ -286,7 +286,8 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
         place = one.root or posixpath.dirname(one.path)
         details = {"advice": _VACUUM.format(place=place)} if one.kind is Kind.DEAD else None
         severity = None if serious else Severity.WARNING
-        yield found("BS115", message, severity, one.path, details=details, mendable=target is not None)
+        made = found("BS115", message, severity, one.path, details=details)
+        yield made if target is not None else made.unmendable()
 
 
 def _root(path: str, facts: Facts) -> str:

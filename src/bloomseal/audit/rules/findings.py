@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -108,6 +108,10 @@ class Finding:
     def mend(self) -> str:
         """The command, or the advice where there is none: never empty."""
         return self.fix or self.advice
+
+    def unmendable(self) -> Finding:
+        """The same, where no command mends it."""
+        return replace(self, mendable=False)
 
     @property
     def order(self) -> tuple[Any, ...]:

@@ -161,7 +161,8 @@ class Line:
     ) -> Finding:
         """A finding here."""
         groups = tuple(chunk.row_group for chunk in (self.chunks if chunks is None else chunks))
-        return found(rule, message, severity, self.file.path, self.column, groups, mendable=mendable)
+        made = found(rule, message, severity, self.file.path, self.column, groups)
+        return made if mendable else made.unmendable()
 
 
 def found(
@@ -172,21 +173,11 @@ def found(
     column: str | None = None,
     row_groups: tuple[int, ...] = (),
     details: Mapping[str, Any] | None = None,
-    *,
-    mendable: bool = True,
 ) -> Finding:
     """A finding; its remedy is made when all are there (`remedies.with_remedies`)."""
     kept = RULES[rule]
-    return Finding(
-        kept,
-        severity or kept.severity,
-        message,
-        file,
-        column,
-        tuple(sorted(row_groups)),
-        details=details or {},
-        mendable=mendable,
-    )
+    groups = tuple(sorted(row_groups))
+    return Finding(kept, severity or kept.severity, message, file, column, groups, details or {})
 
 
 def lines(file: FileFacts, policy: TablePolicy | None) -> Iterable[Line]:

@@ -59,7 +59,8 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
             message = f"one data key in {len(files)} files, {posixpath.basename(others[1])} among them"
             shared_by = {"files": sorted(other.path for other in files.values())}
             severity = None if own else Severity.INFO
-            yield found("BS305", message, severity, file.path, column, (), shared_by, mendable=own or file.is_orc)
+            made = found("BS305", message, severity, file.path, column, (), shared_by)
+            yield made if own or file.is_orc else made.unmendable()
         limit = _limit(facts, file)
         message = f"the data key has sealed at least {sealed[data_key]} modules"
         # Fresh keys help where files share one. What one file alone needs, it needs again.
@@ -121,7 +122,8 @@ def _near(
         severity = Severity.CRITICAL if count > limit else Severity.WARNING
         details = {"files": files}
         message = f"{what}; the limit is {limit}"
-        yield found("BS307", message, severity, file.path, column, (), details, mendable=len(files) > 1)
+        made = found("BS307", message, severity, file.path, column, (), details)
+        yield made if len(files) > 1 else made.unmendable()
 
 
 def _check_key(
@@ -134,7 +136,8 @@ def _check_key(
         rule: str, message: str, severity: Severity | None = None, at: str | None = column, *, mendable: bool = True
     ) -> Finding:
         details = {"old": key.master_key, "version": key.version, "current": key.current}
-        return found(rule, message, severity, file.path, at, (), details, mendable=mendable)
+        made = found(rule, message, severity, file.path, at, (), details)
+        return made if mendable else made.unmendable()
 
     if key.material == "external" and key.master_key is None:
         yield here("BS315", f"{what} {key.key_id}: {key.problem}")

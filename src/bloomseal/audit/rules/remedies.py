@@ -28,6 +28,8 @@ __all__ = ["with_remedies"]
 _MOST_FILES: Final = 50
 """More are not named on a command line: their folder is."""
 _ONE_FILE: Final = "bloomseal attach"
+_OF_COLUMN: Final = "{filters}"
+"""In the commands that name a column, which not every file of a table may have."""
 _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
@@ -51,7 +53,8 @@ def _group_of(finding: Finding, facts: Facts) -> Hashable:
     file = facts.by_path.get(path)
     kind = None if file is None else (file.is_orc, file.algorithm is None)
     table = facts.places.roots.get(path) or path
-    return finding.rule.id, table, kind, is_of_index(path), finding.mendable, finding.details.get("advice")
+    column = finding.column if _OF_COLUMN in finding.rule.fix else None
+    return finding.rule.id, table, kind, column, is_of_index(path), finding.mendable, finding.details.get("advice")
 
 
 def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
@@ -65,7 +68,7 @@ def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
         return Remedy("", advice or _ORC)
     if template and findings[0].mendable:
         try:
-            return Remedy(group.command(template), advice)
+            return Remedy(_command(findings, facts, template), advice)
         except _UnsaidError:
             pass
     return Remedy("", advice or _MISSING)
@@ -73,6 +76,28 @@ def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
 
 class _UnsaidError(Exception):
     """No command line says it."""
+
+
+class _DifferError(_UnsaidError):
+    """Not of all these files at once."""
+
+
+def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
+    """One command for all files; or one for each of a few, joined, where a value differs, or the verb takes one file.
+
+    Raises:
+        _UnsaidError: a value can't be said.
+    """
+    group = _Group(findings, facts)
+    few = 1 < len(group.paths) <= _MOST_FILES
+    if not (few and template.startswith(_ONE_FILE)):
+        try:
+            return group.command(template)
+        except _DifferError:
+            if not few:
+                raise
+    each = ([one for one in findings if one.file == path] for path in group.paths)
+    return " && ".join(_command(some, facts, template) for some in each)
 
 
 class _Group:
@@ -96,12 +121,7 @@ class _Group:
         """Raises _UnsaidError: a value can't be said."""
         names = [name for _, name, _, _ in Formatter().parse(template) if name]
         values = {name: getattr(self, name)() for name in names}
-        command = template.format_map(values)
-        if command.startswith(_ONE_FILE) and 1 < len(self.paths) <= _MOST_FILES:
-            # The one command of them that takes a single place.
-            each = [template.format_map(values | {"files": self._quoted(ref)}) for ref in self._refs()]
-            command = " && ".join(each)
-        return " ".join(command.split(" ")).strip()
+        return " ".join(template.format_map(values).split(" ")).strip()
 
     def in_words(self) -> dict[str, str]:
         """The place, in advice."""
@@ -115,9 +135,13 @@ class _Group:
     # Files
 
     def files(self) -> str:
-        if self._root is not None and len(self.paths) > _MOST_FILES:
-            return self._quoted(FileRef(self._root, self._refs()[0].filesystem))
-        return " ".join(map(self._quoted, self._refs()))
+        refs = self._refs()
+        if len(refs) <= _MOST_FILES:
+            return " ".join(map(self._quoted, refs))
+        roots = {self._facts.places.roots.get(path) for path in self.paths}
+        if self._root is None or len(roots) > 1:
+            raise _UnsaidError
+        return self._quoted(FileRef(self._root, refs[0].filesystem))
 
     def _refs(self) -> list[FileRef]:
         if len(self._files) == len(self.paths):
@@ -165,14 +189,13 @@ class _Group:
 
     def moves(self) -> str:
         """From one master key to another. Not where the old one lawfully stands at another place of a file."""
-        policy, moves = self._policy, dict[str, None]()
+        policy, moves = self._policy, dict[str, str]()
         lawful = {policy.master_key(name) for file in self._files for name, _ in file.leaves} | {policy.footer_key}
         for one in self._findings:
             old, wanted = one.details["old"], policy.master_key(one.column) if one.column else policy.footer_key
-            if wanted is None or old in lawful:
+            if wanted is None or old in lawful or moves.setdefault(old, wanted) != wanted:
                 raise _UnsaidError
-            moves[f"--from {shlex.quote(old)} --to {shlex.quote(wanted)}"] = None
-        return " ".join(moves)
+        return " ".join(f"--from {shlex.quote(old)} --to {shlex.quote(wanted)}" for old, wanted in moves.items())
 
     def rotate(self) -> str:
         """Makes a new version of each master key whose current one a file is under."""
@@ -222,7 +245,7 @@ class _Group:
     def _new_prefix(self) -> list[str]:
         prefixes = set(map(self._prefix_of, self._files))
         if len(prefixes) != 1:
-            raise _UnsaidError  # a command for each file
+            raise _DifferError
         return ["--new-aad-prefix", *prefixes, *([] if self._policy.store_aad_prefix else ["--no-store-aad-prefix"])]
 
     def bits(self) -> str:
