@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from bloomseal.spark.source.commit import linkless
-
 __all__ = ["Fault", "Kind", "Storage"]
 
 
@@ -79,7 +77,6 @@ class Storage:
                 return int(storage.call("write", functools.partial(write, self), data))
 
         io.FileIO = FaultyFile  # type: ignore[misc]
-        linkless._Synced.write = FaultyFile.write  # type: ignore[assignment, method-assign]
 
     def _wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -73,16 +73,6 @@ def test_a_living_writers_file_and_key_material_stay(root: Path) -> None:
     assert bs.read_table(table(root) / "9.parquet", decryption=verbs.decryption(root)).num_rows > 0
 
 
-def test_the_next_commit_tidies_a_marker_aside(tmp_path: Path) -> None:
-    """Killed while it wrote `_SUCCESS`, a commit left the marker's file aside, and nobody came by."""
-    verbs.stage(tmp_path)
-    aside = table(tmp_path) / "._SUCCESS.0123456789abcdef.bloomseal-tmp"
-    aside.write_bytes(b"")
-    verbs.commit(tmp_path)
-    assert not aside.exists()
-    assert verbs.state(tmp_path) == "new"
-
-
 def test_a_name_that_was_not_taken_is_not_called_placed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error named a new file that was not there, and its key material stayed."""
 

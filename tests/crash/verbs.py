@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +12,7 @@ import pyarrow as pa
 
 import bloomseal as bs
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.rotation import Job as RotationJob
-from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
-from bloomseal.spark.source.commit.placing import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
+from bloomseal.rotation import Job, Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.storage.discovery.kinds import is_hidden
 from support.rotation_tables import masters
 
@@ -105,7 +102,7 @@ def attach(root: Path) -> None:
         )
 
 
-def rotated(root: Path, job: RotationJob) -> None:
+def rotated(root: Path, job: Job) -> None:
     report = rotate(table(root), job, journal=root / "journal.jsonl")
     if not report.ok:
         raise bs.BloomsealError("; ".join(str(file.why) for file in report.files))
@@ -131,28 +128,6 @@ def keyring(root: Path) -> None:
     ring(root).rotate("k")
 
 
-def stage(root: Path) -> None:
-    """As the tasks of a Spark job leave it: complete files in the job's folder."""
-    make(root)
-    below = table(root) / TEMPORARY / "job" / "0-0"
-    below.mkdir(parents=True)
-    for number in (10, 11):
-        bs.write_table(rows(number, "new"), below / name(number), encryption=encryption(root))
-
-
-def commit(root: Path) -> None:
-    job = Job(TableFolder.at(str(table(root))), "job", policy(root))
-    if recover(job.table, job.policy):
-        return
-    attempt = Path(job.folder) / "0-0"
-    if not attempt.exists() or not any(attempt.iterdir()):
-        # All was done but the folder's removal, which a job without a plan waits for.
-        recover(job.table, job.policy, datetime.now(UTC) + 2 * ABANDONED)
-        return
-    files = [Staged("0-0", name(number), (attempt / name(number)).stat().st_size) for number in (10, 11)]
-    job.commit(files, [name(number) for number in range(FILES)])
-
-
 # What holds afterwards
 
 
@@ -176,13 +151,12 @@ def content(root: Path, path: Path) -> pa.Table:
 
 
 def leftovers(root: Path) -> list[str]:
-    """Files that nobody needs: aside, staged, key material without its file."""
+    """Files that nobody needs: temporary ones, key material without its file."""
     names = []
     for path in root.rglob("*"):
         material = path.name.startswith("_KEY_MATERIAL_FOR_")
         of = path.with_name(path.name.removeprefix("_KEY_MATERIAL_FOR_").removesuffix(".json"))
-        staged = path.name == TEMPORARY and any(path.iterdir())
-        if path.name.endswith("bloomseal-tmp") or staged or (material and not of.exists()):
+        if path.name.endswith("bloomseal-tmp") or (material and not of.exists()):
             names.append(str(path.relative_to(root)))
     return sorted(names)
 
@@ -259,5 +233,4 @@ VERBS: Final = {
     "seal": Verb(seal, kind, "encrypted", make_plain),
     "unseal": Verb(unseal, kind, "plain"),
     "keyring": Verb(keyring, versions, "new"),
-    "commit": Verb(commit, state, "new", stage),
 }

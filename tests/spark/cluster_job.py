@@ -162,11 +162,11 @@ def main(master: str, folder: Path) -> None:
         died=grave.exists(),
     )
     say(helpers=on_executors(spark))
-    through_the_source(spark, rows, folder)
+    in_trouble(spark, rows, folder)
     spark.stop()
 
 
-def through_the_source(spark: Any, rows: Any, folder: Path) -> None:
+def in_trouble(spark: Any, rows: Any, folder: Path) -> None:
     """Writes whose tasks have put complete files aside when they fail, lose their executor, or are overtaken by a
     second attempt.
     """
@@ -177,7 +177,7 @@ def through_the_source(spark: Any, rows: Any, folder: Path) -> None:
     import bloomseal.spark as bss
 
     bound = replace(
-        bs.Policy.load(folder / "policy.toml").for_table("people"), aad_prefix="{table}/{file}", store_aad_prefix=False
+        bs.Policy.load(folder / "policy.toml").for_table("people"), aad_prefix="{table}/{path}/", store_aad_prefix=False
     )
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
 
@@ -204,16 +204,16 @@ def through_the_source(spark: Any, rows: Any, folder: Path) -> None:
 
         return meet
 
-    options = {"row_group_size": "1000", "target_file_bytes": "1"}
+    options = {"maxRecordsPerFile": "1000"}
     for name in ("failed", "killed", "overtaken"):
         path = folder / name
         troubled = rows.withColumn("ssn", f.udf(trouble(name, path), "string", useArrow=False)("id", "ssn"))
-        report = bss.write(troubled, path, policy=bound, through="source", options=options)
+        report = bss.write(troubled, path, policy=bound, options=options)
         (folder / f"{name} over").touch()
         found = bs.read_table(path, decryption=bound)
         say(
             **{
-                f"source {name}": {
+                f"trouble {name}": {
                     "rows": report.rows,
                     "files": len(report.files),
                     "distinct": len(found.column("ssn").unique()),

@@ -56,7 +56,6 @@ if "pyspark.daemon" in sys.orig_argv:
     import bloomseal.spark.jobs.files
     import bloomseal.spark.source.search
     import bloomseal.spark.source.source
-    import bloomseal.spark.source.writer
 """
 """Spark ends the Python workers of a query that fails, as many here do, and each new one would import all this again:
 0.7 s of processor. The daemons that they are forked from have it so.

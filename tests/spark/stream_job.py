@@ -1,4 +1,4 @@
-"""A driver with a stream through each door, to be killed: `python stream_job.py FOLDER run | finish`.
+"""A driver with two streams, to be killed: `python stream_job.py FOLDER run | finish`.
 
 ``run`` prints "ready" when both queries are under way, and goes on until somebody ends it. ``finish`` lets both do what
 is left, and tells in JSON what every reader finds in either table.
@@ -14,7 +14,8 @@ from typing import Any
 
 import bloomseal.spark as bss
 
-DOORS = ("source", "bridge")
+SOURCES = ("source", "bridge")
+"""By whom the files that come are read: our data source, or Spark's own."""
 LATE = "Python worker failed to connect back"
 """Spark gives a stream's Python process ten seconds to start, and no setting changes that: on a machine with much else
 to do a query ends by itself. It is started again from its checkpoint, which is what its user would do.
@@ -55,14 +56,14 @@ def main(folder: Path, what: str) -> None:
     }
 
     def begun(door: str) -> Any:
-        sink = bss.write_stream(frames[door], folder / door, through=door)  # type: ignore[arg-type]
+        sink = bss.write_stream(frames[door], folder / door)
         sink = sink.option("checkpointLocation", str(folder / f"{door}-checkpoint"))
         return (sink.trigger(availableNow=True) if what == "finish" else sink).start()
 
     def done(door: str) -> int:
         return len(list((folder / f"{door}-checkpoint" / "commits").glob("[0-9]*")))
 
-    queries, before = {door: begun(door) for door in DOORS}, dict.fromkeys(DOORS, -1)
+    queries, before = {door: begun(door) for door in SOURCES}, dict.fromkeys(SOURCES, -1)
     print("ready", flush=True)
     while queries:
         for door, query in list(queries.items()):
@@ -80,7 +81,7 @@ def main(folder: Path, what: str) -> None:
             else:
                 raise error
         time.sleep(0.2)
-    print(json.dumps({door: found(spark, folder / door) for door in DOORS}), flush=True)
+    print(json.dumps({door: found(spark, folder / door) for door in SOURCES}), flush=True)
 
 
 def found(spark: Any, table: Path) -> dict[str, list[int]]:

@@ -269,9 +269,8 @@ def test_dynamic_overwrite_may_read_what_it_replaces(bridge: SparkSession, peopl
 
 def test_a_file_is_no_table(bridge: SparkSession, people: DataFrame, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("somebody's")
-    for through in ("bridge", "source"):
-        with pytest.raises(bs.UsageError, match="this is a file"):
-            bss.write(people, tmp_path / "file", mode="overwrite", through=through)
+    with pytest.raises(bs.UsageError, match="this is a file"):
+        bss.write(people, tmp_path / "file", mode="overwrite")
     assert (tmp_path / "file").read_text() == "somebody's"
 
 

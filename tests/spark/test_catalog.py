@@ -104,13 +104,13 @@ def test_tables_using_bloomseal_are_refused_with_what_to_use(
     with pytest.raises(Exception, match="protect_table"):
         spark.sql(f"CREATE TABLE {name} USING bloomseal AS SELECT 1L AS id, 'x' AS ssn")
     spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING bloomseal LOCATION '{tmp_path}/t'")
-    for statement in (f"SELECT * FROM {name}", f"INSERT INTO {name} VALUES (1, 'x')"):  # noqa: S608
-        with pytest.raises(Exception, match="protect_table"):
-            spark.sql(statement).collect()
+    with pytest.raises(Exception, match="protect_table"):
+        spark.sql(f"SELECT * FROM {name}").collect()  # noqa: S608
     spark.sql(f"DROP TABLE {name}")
     spark.sql(f"CREATE TEMPORARY VIEW {name} USING bloomseal OPTIONS (path '{tmp_path}/t')")
-    spark.sql(f"INSERT INTO {name} VALUES (9, 'x')")  # noqa: S608
-    assert spark.table(name).count() == 5
+    with pytest.raises(Exception, match="reads only"):
+        spark.sql(f"INSERT INTO {name} VALUES (9, 'x')")  # noqa: S608
+    assert spark.table(name).count() == 4
     spark.catalog.dropTempView(name)
 
 
@@ -118,17 +118,15 @@ def test_each_batch_of_a_stream_knows_the_policy(spark: SparkSession, rows: Data
     rows.write.json(str(tmp_path / "in"))
 
     def seal(batch: DataFrame, number: int) -> None:
-        for through in ("bridge", "source"):
-            bss.write(batch, tmp_path / through, mode="append", through=through)
-        assert bss.semi_join(batch.sparkSession, tmp_path / "bridge", "ssn", ["ssn-1"]).count() == 1
-        assert bss.df_stats(bss.read(batch.sparkSession, tmp_path / "source")) is not None
+        bss.write(batch, tmp_path / "out", mode="append")
+        assert bss.semi_join(batch.sparkSession, tmp_path / "out", "ssn", ["ssn-1"]).count() == 1
+        assert bss.df_stats(bss.read(batch.sparkSession, tmp_path / "out")) is not None
 
     stream = spark.readStream.schema(rows.schema).json(str(tmp_path / "in")).writeStream.foreachBatch(seal)
     query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     assert query.exception() is None
-    for through in ("bridge", "source"):
-        assert bss.check_table(spark, tmp_path / through).rows == 4
+    assert bss.check_table(spark, tmp_path / "out").rows == 4
 
 
 def test_keys_may_be_a_pandas_frame(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
@@ -206,7 +204,7 @@ def test_a_view_shows_what_was_there_when_it_was_first_asked(
     make = f"CREATE OR REPLACE TEMPORARY VIEW seen USING bloomseal OPTIONS (path '{tmp_path}/t')"
     spark.sql(make)
     assert spark.table("seen").count() == 4
-    spark.sql("INSERT INTO seen VALUES (9, 'x')")
+    bss.write(rows.limit(1), tmp_path / "t", mode="append")
     assert spark.table("seen").count() == (4 if pushes_filters() else 5)  # Spark 4.0 plans each query anew
     spark.sql(make)
     assert spark.table("seen").count() == 5

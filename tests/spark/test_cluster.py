@@ -117,11 +117,11 @@ def test_a_write_outlives_an_executor(run: Run) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["failed", "killed", "overtaken"])
-def test_no_row_is_lost_or_doubled_by_the_source_when_a_task_is(run: Run, trouble: str) -> None:
+def test_no_row_is_lost_or_doubled_when_a_task_is(run: Run, trouble: str) -> None:
     """The first attempt had complete files aside when it failed, lost its executor, or was overtaken by a speculative
     one.
     """
-    (told,) = run.said[f"source {trouble}"]
+    (told,) = run.said[f"trouble {trouble}"]
     assert told["staged"] >= 2
     assert told["again"]
     assert (told["rows"], told["distinct"], told["files"]) == (40_000, 40_000, 40)

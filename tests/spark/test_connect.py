@@ -1,4 +1,4 @@
-"""Spark Connect: the data source works over it; what needs a JVM says so."""
+"""Spark Connect: the data source reads over it; what needs a JVM says so."""
 
 from __future__ import annotations
 
@@ -50,10 +50,6 @@ def test_over_connect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["found"] == [["1-7", 107]]
-    assert told["rows"] == 305
-    assert len(told["refused"]) == 8
+    assert told["rows"] == 300
+    assert len(told["refused"]) == 7
     assert all("Spark Connect" in text for text in told["refused"].values())
-    # The rows that Connect wrote are sealed like all others.
-    decryption = bs.Policy.load(policy).for_table("t")
-    for path in (tmp_path / "t").glob("*.parquet"):
-        assert bs.verify(path, decryption=decryption).complete

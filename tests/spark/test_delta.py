@@ -15,7 +15,7 @@ from bloomseal.audit import audit
 from bloomseal.policy import Policy
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 deltalake = pytest.importorskip("deltalake")
 memory = pytest.importorskip("pyiceberg.catalog.memory")
@@ -200,6 +200,29 @@ def test_a_log_that_does_not_take_the_files(spark: SparkSession, policy: Policy,
     with pytest.raises(bs.BloomsealError, match="did not take"):
         bss.write_delta(frame, tmp_path / "t", mode="overwrite")
     assert rows(bss.read(spark, tmp_path / "t")) == rows(DATA)
+
+
+def test_batches_of_a_stream_are_there_once(spark: SparkSession, policy: Policy, tmp_path: Path) -> None:
+    """Spark repeats a batch whose note is missing; the log knows which ones it has."""
+    frame, folder, killed = spark.createDataFrame(DATA), tmp_path / "t", []
+    frame.write.json(str(tmp_path / "in"))
+
+    def put(batch: DataFrame, number: int) -> None:
+        once = {"txnAppId": "the query", "txnVersion": str(number)}
+        told = bss.write_delta(batch, folder, mode="append", options=once)
+        assert told.rows == (0 if killed else 4)
+        if not killed:
+            killed.append(number)
+            raise RuntimeError("killed between the commit and Spark's note")
+
+    stream = spark.readStream.schema(frame.schema).json(str(tmp_path / "in")).writeStream.foreachBatch(put)
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    with pytest.raises(Exception, match="killed"):
+        stream.start().awaitTermination()
+    stream.start().awaitTermination()
+    assert rows(bss.read(spark, folder)) == rows(DATA)
+    with pytest.raises(bs.UsageError, match="belong together"):
+        bss.write_delta(frame, folder, mode="append", options={"txnAppId": "x"})
 
 
 def test_a_delta_table_keeps_its_index(spark: SparkSession, policy: Policy, tmp_path: Path) -> None:

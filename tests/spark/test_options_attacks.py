@@ -97,5 +97,3 @@ def test_options_choose_no_kms_and_no_policy_of_the_data_source(
             bridge.read.format("bloomseal").option(name, value).load(str(table))
         with pytest.raises(Exception, match=refused):
             bridge.sql(f"CREATE TEMPORARY VIEW planted USING bloomseal OPTIONS ({name} '{value}', path '{table}')")
-        with pytest.raises(Exception, match=refused):
-            bridge.range(1).write.format("bloomseal").option(name, value).mode("append").save(str(tmp_path / "t"))

@@ -58,7 +58,7 @@ def ids(folder: Path, table: TablePolicy, **more: Any) -> list[int]:
 
 
 def write(df: DataFrame, folder: Path, policy: Policy, **more: Any) -> bss.WriteReport:
-    return bss.write(df, folder, policy=policy, partition_by=["k"], through="source", **more)
+    return bss.write(df, folder, policy=policy, partition_by=["k"], **more)
 
 
 def test_written_read_looked_after_and_bound_to_its_place(
@@ -69,7 +69,7 @@ def test_written_read_looked_after_and_bound_to_its_place(
     report = write(rows(0, 40), folder, policy)
     assert {Path(file).parent.name for file in report.files} == {"k=a b0", "k=a b1"}
     write(rows(40, 60), folder, policy, mode="append")
-    dynamic = {"partition_overwrite_mode": "dynamic"}
+    dynamic = {"partitionOverwriteMode": "dynamic"}
     write(rows(100, 120).where("id % 2 = 0"), folder, policy, mode="overwrite", options=dynamic)
     wanted = sorted([*range(100, 120, 2), *range(1, 60, 2)])
     assert ids(folder, table) == wanted
@@ -120,10 +120,10 @@ def test_a_part_of_a_table_is_named_with_the_tables_folder(
     assert sorted(row.id for row in bss.read(spark, part, policy=said).collect()) == [1, 3, 5, 7, 9]
     assert all(row.complete for row in bss.verify(spark, part, policy=said).collect())
     # Written there, it is a file of the whole table.
-    bss.write(rows(11, 12).drop("k"), part, policy=said, mode="append", through="source")
+    bss.write(rows(11, 12).drop("k"), part, policy=said, mode="append")
     assert ids(folder, said) == [*range(10), 11]
-    with pytest.raises(PolicyError, match="not in the folder"):
-        bss.write(rows(0, 1), tmp_path / "elsewhere", policy=said, through="source")
+    with pytest.raises(PolicyError, match="not in that of table people"):
+        bss.write(rows(0, 1), tmp_path / "elsewhere", policy=said)
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -42,13 +42,12 @@ def rows(spark: SparkSession, policy: Policy) -> DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("through", ["source", "bridge"])
 def test_no_plaintext_of_a_spark_job_reaches_a_disk(
-    spark: SparkSession, rows: DataFrame, ring: Keyring, work: Path, tmp_path: Path, through: Any
+    spark: SparkSession, rows: DataFrame, ring: Keyring, work: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "people"
     with PlaintextWatch([work, tmp_path], [MARKER], pause=0.02) as watch:
-        bss.write(rows, path, through=through, options={"compression": "uncompressed"})
+        bss.write(rows, path, options={"compression": "uncompressed"})
         # Through a shuffle, so that something is spilled to Spark's own folders.
         assert spark.read.parquet(str(path)).repartition(2, "name").distinct().count() == 2_000
         assert bss.attach(spark, path).collect()

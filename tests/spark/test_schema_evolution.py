@@ -88,7 +88,7 @@ def test_widened_types(
 ) -> None:
     for number, kind in enumerate((small, large)):
         rows = spark.range(5 * number, 5 * number + 5, 1, 1).selectExpr(f"CAST(id AS {kind}) AS ssn", "id")
-        bss.write(rows, tmp_path / "t", mode="append" if number else "error", through="source")
+        bss.write(rows, tmp_path / "t", mode="append" if number else "error")
     ours = bss.read(spark, tmp_path / "t")
     assert dict(ours.dtypes)["ssn"] == merged
     native = spark.read.schema(ours.schema).parquet(str(tmp_path / "t"))
@@ -106,7 +106,7 @@ def test_widened_types(
 def test_types_without_a_common_one_are_refused(
     spark: SparkSession, policy: Policy, merging: None, tmp_path: Path
 ) -> None:
-    bss.write(spark.range(5).selectExpr("id AS ssn"), tmp_path / "t", through="source")
-    bss.write(spark.range(5).selectExpr("'a' AS ssn"), tmp_path / "t", mode="append", through="source")
+    bss.write(spark.range(5).selectExpr("id AS ssn"), tmp_path / "t")
+    bss.write(spark.range(5).selectExpr("'a' AS ssn"), tmp_path / "t", mode="append")
     with pytest.raises(bs.UnsupportedError, match="no common type"):
         bss.read(spark, tmp_path / "t")

@@ -306,7 +306,7 @@ def test_conditions_that_lose_something_on_their_way_prune_nothing(
         "cast(if(id % 2 = 0, X'6BFF', X'6B') as string) AS text",
         "date_add(date'1500-01-01', cast(id as int)) AS day",
     )
-    bss.write(rows, folder, policy=policy, through="source")
+    bss.write(rows, folder, policy=policy)
     for where, count in {
         "text = cast(X'6BFF' as string)": 50,
         "text in ('k', cast(X'6BFF' as string))": 100,

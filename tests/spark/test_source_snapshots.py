@@ -1,13 +1,13 @@
-"""What a reader of the data source sees while others write, and what writers at the same time leave: without a JVM."""
+"""What a reader of the data source sees while others write: without a JVM."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import shutil
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -18,7 +18,7 @@ from bloomseal.core.errors import BloomsealError
 if TYPE_CHECKING:
     from bloomseal.spark.source.options import SourceOptions
 
-st = pytest.importorskip("pyspark.sql.types")
+pytest.importorskip("pyspark.sql.types")
 
 Write = Callable[..., None]
 
@@ -31,18 +31,29 @@ def settings(tmp_path: Path) -> SourceOptions:
     ring.create("footer")
     tables = {"t": {"footer_key": "footer"}}
     policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
-    one_value_a_file = {"row_group_size": "1", "target_file_bytes": "1"}
-    return SourceOptions.parse({"path": str(tmp_path / "t"), **one_value_a_file}, Defaults(policy=policy))
+    (tmp_path / "t").mkdir()
+    return SourceOptions.parse({"path": str(tmp_path / "t")}, Defaults(policy=policy))
 
 
 @pytest.fixture
 def write(settings: SourceOptions) -> Write:
-    """Writes files of one value each."""
-    from bloomseal.spark.source.writer import TableWriter
+    """Writes files of one value each, and commits as `LateDeletes.java` does."""
+    table = Path(settings.paths[0])
 
-    def write(*values: int, overwrite: bool = True) -> None:
-        writer = TableWriter(settings, st.StructType().add("id", "long"), overwrite)
-        writer.commit([writer.write(iter([pa.record_batch({"id": pa.array(values)})]))])
+    def write(*values: int, overwrite: bool = True, moved: Callable[[], None] = lambda: None) -> None:
+        old, busy = list(table.glob("*.parquet")) if overwrite else [], table / "_temporary" / "overwrite-1"
+        if overwrite:
+            busy.mkdir(parents=True, exist_ok=True)
+            (table / "_SUCCESS").unlink(missing_ok=True)
+        for value in values:
+            file = table / f"part-{uuid.uuid4().hex}.parquet"
+            bs.write_table(pa.table({"id": [value]}), file, encryption=settings.table)
+            moved()
+        for file in old:
+            file.unlink()
+        (table / "_SUCCESS").unlink(missing_ok=True)
+        (table / "_SUCCESS").touch()
+        shutil.rmtree(table / "_temporary", ignore_errors=True)
 
     return write
 
@@ -56,43 +67,18 @@ def ids(settings: SourceOptions) -> list[int]:
     return sorted(found)
 
 
-def test_of_overwrites_at_the_same_time_the_later_one_stays(
-    settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both have written; then both look which files they replace, if they are let."""
-    from bloomseal.spark.source.writer import TableWriter
-
-    write(0)
-    both, replaced = threading.Barrier(2), TableWriter.replaced
-
-    def looked(self: TableWriter, files: Any) -> set[str]:
-        found = replaced(self, files)
-        with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(1)
-        return found
-
-    monkeypatch.setattr(TableWriter, "replaced", looked)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(write, (1, 2)))
-    assert ids(settings) in ([1], [2])
-    assert not (Path(settings.paths[0]) / "_bloomseal_temporary").exists()
-
-
-def test_a_reader_waits_for_a_commit_and_sees_no_mixture(
-    settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_waits_for_a_commit_and_sees_no_mixture(settings: SourceOptions, write: Write) -> None:
     write(1, 2)
     with ThreadPoolExecutor(1) as pool:
         readers: list[Future[list[int]]] = []
 
-        def reached(point: str) -> None:
-            if point == "moved" and not readers:
+        def moved() -> None:
+            if not readers:
                 readers.append(pool.submit(ids, settings))
                 with pytest.raises(TimeoutError):
                     readers[0].result(0.3)
 
-        monkeypatch.setattr("bloomseal.spark.source.commit.placing.fault_point", reached)
-        write(3, 4)
+        write(3, 4, moved=moved)
         assert [one.result() for one in readers] == [[3, 4]]
 
 
@@ -133,29 +119,26 @@ def test_commits_without_end_are_told(settings: SourceOptions, write: Write, mon
 
 
 @pytest.mark.parametrize("part", ["", "k=1/l=2"])
-def test_what_was_cut_off_is_an_error_until_a_write_finishes_it(
+def test_what_was_cut_off_is_an_error_until_the_next_overwrite(
     settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     from bloomseal.spark.source.files.settled import settled
 
     class Killed(BaseException): ...
 
-    def killed(point: str) -> None:
-        if point == "moved":
-            raise Killed
+    def killed() -> None:
+        raise Killed
 
     monkeypatch.setattr("bloomseal.spark.source.files.settled._PATIENCE", 0.1)
     write(1, 2)
-    with monkeypatch.context() as dying:
-        dying.setattr("bloomseal.spark.source.commit.placing.fault_point", killed)
-        with pytest.raises(Killed):
-            write(3, 4)
-    with pytest.raises(BloomsealError, match=r"cut off.*plan\.json"):
+    with pytest.raises(Killed):
+        write(3, 4, moved=killed)
+    with pytest.raises(BloomsealError, match=r"cut off.*overwrite-1"):
         settled([(None, f"{settings.paths[0]}/{part}")], lambda: None)
-    with pytest.raises(BloomsealError, match="the next write to the table finishes"):
+    with pytest.raises(BloomsealError, match="the next overwrite"):
         ids(settings)
-    write(5, overwrite=False)
-    assert ids(settings) == [3, 4, 5]
+    write(5)
+    assert ids(settings) == [5]
 
 
 @pytest.mark.parametrize("job", ["0", "1804289383", "overwrite-8f14e45f"])

@@ -4,74 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 
 st = pytest.importorskip("pyspark.sql.types")
-
-
-def test_a_filter_for_a_group_is_one_for_each_column_below_it(tmp_path: Path) -> None:
-    from bloomseal.spark.source.options import Defaults, SourceOptions
-    from bloomseal.spark.source.writer import TableWriter
-
-    ring = bs.Keyring(tmp_path / "keys.json", create=True)
-    ring.create("footer")
-    columns = {"home": {"key": "footer", "filter": True}, "home.zip": {"filter": {"fpp": 0.001}}}
-    tables = {"t": {"footer_key": "footer", "complete": True, "columns": columns}}
-    policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
-    settings = SourceOptions.parse({"path": str(tmp_path / "t")}, Defaults(policy=policy))
-    inner = st.StructType().add("street", "string").add("zip", "string")
-    schema = st.StructType().add("id", "long").add("home", inner)
-    writer = TableWriter(settings, schema, overwrite=False)
-    home = [{"street": "Elm", "zip": "10115"}]
-    written = writer.write(iter([pa.record_batch({"id": pa.array([1]), "home": pa.array(home)})]))
-    writer.commit([written])
-    (file,) = (tmp_path / "t").glob("*.parquet")
-    with bs.open_file(file, decryption=policy.for_table("t")) as opened:
-        assert opened.probe("home.street", ["Elm", "Oak"]) == [[bs.Verdict.MAYBE_PRESENT, bs.Verdict.ABSENT]]
-        assert opened.probe("home.zip", ["10115", "no"]) == [[bs.Verdict.MAYBE_PRESENT, bs.Verdict.ABSENT]]
-
-
-def test_an_overwrite_loses_no_table_by_wrong_wrappings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks have the KMS open what it has wrapped, before their files wait; an append asks nothing."""
-    from bloomseal.spark.source.options import Defaults, SourceOptions
-    from bloomseal.spark.source.writer import TableWriter
-
-    ring = bs.Keyring(tmp_path / "keys.json", create=True)
-    ring.create("footer")
-    tables = {"t": {"footer_key": "footer", "double_wrapping": False}}
-    policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
-    settings = SourceOptions.parse({"path": str(tmp_path / "t")}, Defaults(policy=policy))
-
-    def write(overwrite: bool, value: int) -> None:
-        writer = TableWriter(settings, st.StructType().add("id", "long"), overwrite)
-        writer.commit([writer.write(iter([pa.record_batch({"id": pa.array([value])})]))])
-
-    def read() -> list[int]:
-        found = bs.read_table(tmp_path / "t", decryption=policy.for_table("t"))
-        return sorted(found["id"].to_pylist())
-
-    write(False, 1)
-    wrap, unwrap, asked = bs.Keyring.wrap_key, bs.Keyring.unwrap_key, list[str]()
-
-    def noted(self: bs.Keyring, wrapped: str, name: str) -> bytes:
-        asked.append(name)
-        return unwrap(self, wrapped, name)
-
-    monkeypatch.setattr(bs.Keyring, "unwrap_key", noted)
-    monkeypatch.setattr(bs.Keyring, "wrap_key", lambda self, key, name: wrap(self, bytes(len(key)), name))
-    with pytest.raises(bs.KeyAccessError, match="it wrapped another key"):
-        write(True, 2)
-    assert read() == [1]
-    monkeypatch.setattr(bs.Keyring, "wrap_key", wrap)
-    asked.clear()
-    write(False, 3)
-    assert not asked
-    write(True, 4)
-    assert len(asked) == 2  # the task's key, and the plan's
-    assert read() == [4]
 
 
 def test_schemas_merge_to_the_wider_type() -> None:

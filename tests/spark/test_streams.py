@@ -52,12 +52,12 @@ def test_from_table_to_table_each_row_once_also_when_a_batch_is_repeated(
 
     def copy() -> None:
         stream = spark.readStream.format("bloomseal").load(str(source)).where("id != 5")
-        run(stream.writeStream.format("bloomseal"), checkpoint, path=str(sink), partition_by="k")
+        run(bss.write_stream(stream, sink, partition_by=["k"]), checkpoint)
 
     bss.write(rows(0, 8), source)
     copy()
     assert bss.check_table(spark, sink).rows == 7
-    bss.write(rows(8, 12), source, mode="append", through="source")
+    bss.write(rows(8, 12), source, mode="append")
     bss.rekey(spark, source)  # the same names: nothing new
     copy()
     wanted = [n for n in range(12) if n != 5]
@@ -69,11 +69,6 @@ def test_from_table_to_table_each_row_once_also_when_a_batch_is_repeated(
         file.unlink()
     copy()
     assert ids(bss.read(spark, sink)) == ids(spark.read.parquet(str(sink))) == wanted
-    assert not (sink / "_bloomseal_temporary").exists()
-    # Another query, from the beginning: not the same batches.
-    shutil.rmtree(checkpoint)
-    copy()
-    assert ids(bss.read(spark, sink)) == sorted(wanted * 2)
 
 
 def test_a_batch_whose_files_are_gone_is_an_error(
@@ -81,7 +76,7 @@ def test_a_batch_whose_files_are_gone_is_an_error(
 ) -> None:
     def copy() -> None:
         stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
-        run(stream.writeStream.format("bloomseal"), tmp_path / "checkpoint", path=str(tmp_path / "out"))
+        run(bss.write_stream(stream, tmp_path / "out"), tmp_path / "checkpoint")
 
     bss.write(rows(0, 4), tmp_path / "in")
     copy()
@@ -93,62 +88,42 @@ def test_a_batch_whose_files_are_gone_is_an_error(
         copy()
 
 
-def test_complete_mode_replaces(spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path) -> None:
-    def count() -> None:
-        stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
-        counted = stream.groupBy("k").count().selectExpr("k", "count AS id", "'x' AS ssn")
-        query = counted.writeStream.format("bloomseal").outputMode("complete")
-        run(query, tmp_path / "checkpoint", path=str(tmp_path / "out"))
-
-    bss.write(rows(0, 8), tmp_path / "in")
-    count()
-    bss.write(rows(8, 12), tmp_path / "in", mode="append")
-    count()
-    assert ids(bss.read(spark, tmp_path / "out")) == [6, 6]
-
-
 def test_sparks_own_file_stream_reads_sealed_files(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     bss.write(rows(0, 8), tmp_path / "in")
     stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
     for _ in range(2):
-        run(stream.writeStream.format("bloomseal"), tmp_path / "checkpoint", path=str(tmp_path / "out"))
+        run(bss.write_stream(stream, tmp_path / "out"), tmp_path / "checkpoint")
     assert ids(bss.read(spark, tmp_path / "out")) == list(range(8))
 
 
 def test_the_file_sinks_log_says_which_files_are_live(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
-    def copy(through: Any) -> None:
+    out = tmp_path / "out"
+
+    def copy() -> None:
         stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
-        run(
-            bss.write_stream(stream, tmp_path / through, through=through, partition_by=["k"]), tmp_path / f"c {through}"
-        )
+        run(bss.write_stream(stream, out, partition_by=["k"]), tmp_path / "checkpoint")
 
     bss.write(rows(0, 8), tmp_path / "in")
-    for through in ("bridge", "source"):
-        copy(through)
+    copy()
     bss.write(rows(8, 10), tmp_path / "in", mode="append")
-    for through in ("bridge", "source"):
-        copy(through)
-        assert bss.check_table(spark, tmp_path / through).rows == 10
+    copy()
+    assert bss.check_table(spark, out).rows == 10
     # A batch that failed has left a file, which is not the table's.
-    file = next((tmp_path / "bridge").glob("k=0/*.parquet"))
+    file = next(out.glob("k=0/*.parquet"))
     shutil.copy(file, file.with_name("part-left-behind.parquet"))
-    for path in (tmp_path / "bridge", tmp_path / "source"):
-        assert ids(bss.read(spark, path)) == ids(spark.read.parquet(str(path))) == list(range(10))
+    assert ids(bss.read(spark, out)) == ids(spark.read.parquet(str(out))) == list(range(10))
     # Nobody else may write there: Spark would not see it.
     before = sorted(tmp_path.rglob("*"))
-    for refused in ("bridge", "source"):
-        for mode in ("append", "overwrite"):
-            with pytest.raises(bs.UnsupportedError, match="log names its files"):
-                bss.write(rows(0, 1), tmp_path / "bridge", mode=mode, partition_by=["k"], through=refused)  # type: ignore[arg-type]
+    for mode in ("append", "overwrite"):
+        with pytest.raises(bs.UnsupportedError, match="log names its files"):
+            bss.write(rows(0, 1), out, mode=mode, partition_by=["k"])
     stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
-    with pytest.raises(bs.UnsupportedError, match="log names its files"):
-        bss.write_stream(stream, tmp_path / "bridge", partition_by=["k"])
     with pytest.raises(bs.UsageError, match="files already"):
-        bss.write_stream(stream, tmp_path / "in", through="bridge")
+        bss.write_stream(stream, tmp_path / "in")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -168,18 +143,3 @@ def test_a_sink_is_found_in_any_thread_and_session(
     assert copy(other, "of-another-session") == [0, 1, 2, 3]
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(copy, spark, "in-another-thread").result() == [0, 1, 2, 3]
-
-
-def test_a_table_of_other_folders_is_refused_before_a_query_begins(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
-) -> None:
-    bss.write(rows(0, 4), tmp_path / "in")
-    bss.write(rows(0, 4), tmp_path / "out", partition_by=["k"])
-    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
-    writer = bss.write_stream(stream, tmp_path / "out").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(bs.UsageError, match="would not be seen"):
-        writer.start()
-    assert not (tmp_path / "checkpoint").exists()
-    counted = stream.groupBy("k").count().selectExpr("count AS id", "'x' AS ssn")
-    run(bss.write_stream(counted, tmp_path / "out").outputMode("complete"), tmp_path / "checkpoint")
-    assert ids(bss.read(spark, tmp_path / "out")) == [2, 2]

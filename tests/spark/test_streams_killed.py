@@ -16,7 +16,7 @@ import bloomseal as bs
 from .cluster import DEADLINE, keyring
 from .conftest import PASSPHRASE
 from .lives import answer, driver, ended
-from .stream_job import DOORS
+from .stream_job import SOURCES
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 ROWS = 10
@@ -25,7 +25,7 @@ ROWS = 10
 
 def commits(folder: Path) -> list[int]:
     """The last batch that each query has noted as done. Their number tells less: Spark keeps a hundred notes."""
-    noted = [(folder / f"{door}-checkpoint" / "commits").glob("[0-9]*") for door in DOORS]
+    noted = [(folder / f"{door}-checkpoint" / "commits").glob("[0-9]*") for door in SOURCES]
     return [max((int(one.name) for one in each if one.name.isdecimal()), default=-1) for each in noted]
 
 

@@ -11,24 +11,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.policy import Policy
+from bloomseal.policy import ColumnPolicy, Policy
 from bloomseal.spark.writing import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
-DOORS = ("bridge", "source")
 MODE = "spark.sql.sources.partitionOverwriteMode"
-Door = Literal["bridge", "source"]
 TABLE = {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}
 
 
@@ -53,15 +52,14 @@ def ids(spark: SparkSession, folder: Path) -> list[int]:
     return ours
 
 
-@pytest.mark.parametrize("door", DOORS)
 def test_rows_that_no_read_would_see_are_refused(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     def append(path: Path, *by: str) -> Any:
-        return bss.write(rows(10, 12), path, mode="append", partition_by=by, through=door)
+        return bss.write(rows(10, 12), path, mode="append", partition_by=by)
 
-    bss.write(rows(0, 4), tmp_path / "parted", partition_by=["k"], through=door)
-    bss.write(rows(0, 4), tmp_path / "flat", through=door)
+    bss.write(rows(0, 4), tmp_path / "parted", partition_by=["k"])
+    bss.write(rows(0, 4), tmp_path / "flat")
     for path, by in ((tmp_path / "parted", ()), (tmp_path / "parted", ("id",)), (tmp_path / "flat", ("k",))):
         before = sorted(path.rglob("*"))
         with pytest.raises(bs.UsageError, match="would not be seen"):
@@ -72,74 +70,39 @@ def test_rows_that_no_read_would_see_are_refused(
     assert ids(spark, tmp_path / "parted") == ids(spark, tmp_path / "flat") == [0, 1, 2, 3, 10, 11]
 
 
-def test_sparks_own_call_is_refused_too(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
-) -> None:
-    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through="source")
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(Exception, match="would not be seen"):
-        rows(10, 12).write.format("bloomseal").mode("append").save(str(tmp_path / "t"))
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("door", DOORS)
 def test_the_session_says_what_an_overwrite_replaces(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     def overwrite(start: int, **options: str) -> list[int]:
         some = rows(start, start + 4).where("k = 1")
-        bss.write(some, tmp_path / "t", mode="overwrite", partition_by=["k"], through=door, options=options)
+        bss.write(some, tmp_path / "t", mode="overwrite", partition_by=["k"], options=options)
         return ids(spark, tmp_path / "t")
 
-    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through=door)
+    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"])
     spark.conf.set(MODE, "dynamic")
     try:
         assert overwrite(10) == [0, 2, 11, 13]
-        own = {"partition_overwrite_mode" if door == "source" else "partitionOverwriteMode": "static"}
-        assert overwrite(20, **own) == [21, 23]
+        assert overwrite(20, partitionOverwriteMode="static") == [21, 23]
     finally:
         spark.conf.unset(MODE)
     assert overwrite(30) == [31, 33]
 
 
 def test_a_column_that_only_looks_like_a_keyed_one_is_not_written(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], policy: Policy, tmp_path: Path
 ) -> None:
+    unfiltered = replace(policy.for_table("t"), columns={"ssn": ColumnPolicy(key="pii")})
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         with pytest.raises(bs.PolicyError, match="differs from that of ssn"):
-            bss.write(rows(0, 4).selectExpr("id", "ssn", "ssn AS SSN"), tmp_path / "t", through="source")
+            bss.write(rows(0, 4).selectExpr("id", "ssn", "ssn AS SSN"), tmp_path / "t", policy=unfiltered)
         assert not (tmp_path / "t").exists()
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_sparks_own_overwrite_follows_the_session_too(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
-) -> None:
-    def overwrite(frame: DataFrame, by: str = "k", **options: str) -> list[int]:
-        writer = frame.write.format("bloomseal").mode("overwrite").options(partition_by=by, **options)
-        writer.save(str(tmp_path / "t"))
-        return ids(spark, tmp_path / "t")
-
-    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through="source")
-    spark.conf.set(MODE, "dynamic")
-    try:
-        assert overwrite(rows(10, 14).where("k = 1")) == [0, 2, 11, 13]
-        assert overwrite(rows(0, 4).where("id < 0")) == [0, 2, 11, 13]
-        before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(Exception, match="would not be seen"):
-            overwrite(rows(10, 14), by="id")
-        assert sorted(tmp_path.rglob("*")) == before
-        assert overwrite(rows(20, 24).where("k = 1"), partition_overwrite_mode="static") == [21, 23]
-    finally:
-        spark.conf.unset(MODE)
-    assert overwrite(rows(30, 34).where("k = 0")) == [30, 32]
-
-
-@pytest.mark.parametrize("door", DOORS)
 def test_of_writes_at_the_same_time_no_row_is_lost(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     """Each job of Spark's own committer removes the temporary folder of all when it is done."""
     for number in range(3):
@@ -148,12 +111,12 @@ def test_of_writes_at_the_same_time_no_row_is_lost(
         def append(start: int, folder: Path = tmp_path / str(number), together: threading.Barrier = together) -> int:
             frame = rows(start, start + 32).repartition(16)
             together.wait(60)
-            return bss.write(frame, folder, mode="append", through=door).rows
+            return bss.write(frame, folder, mode="append").rows
 
         with ThreadPoolExecutor(3) as pool:
             told = list(pool.map(append, (0, 100, 200)))
         assert ids(spark, tmp_path / str(number)) == [*range(32), *range(100, 132), *range(200, 232)]
-        assert door == "source" or told == [32, 32, 32]
+        assert told == [32, 32, 32]
 
 
 def test_without_turns_no_row_is_lost_either(

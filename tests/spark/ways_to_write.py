@@ -97,7 +97,6 @@ def batch_ways(
         ),
         "writeTo": (SEALED, write_to),
         "bss.write": (SEALED, lambda path: bss.write(rows, path)),
-        "bss.write through source": (SEALED, lambda path: bss.write(rows, path, through="source")),
     }  # fmt: skip
 
 
@@ -135,10 +134,7 @@ def stream_ways(
         ),
         "foreachBatch without options": (REFUSED, each(lambda batch, path: batch.write.parquet(str(path)))),
         "foreachBatch, bss.write": (SEALED, each(lambda batch, path: bss.write(batch, path, mode="append"))),
-        "write_stream through bridge": (
-            by_sink,
-            lambda stream, path: bss.write_stream(stream, path, through="bridge"),
-        ),
+        "write_stream": (by_sink, lambda stream, path: bss.write_stream(stream, path)),
     }
 
 

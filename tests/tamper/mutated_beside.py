@@ -1,5 +1,5 @@
-"""Mutants of what stands beside the data: key material in a file and beside it, keyring, policy, journal, a commit's
-plan, an index's files; and of ORC tails. Each is used through the public interface. What is read is right, or there is
+"""Mutants of what stands beside the data: key material in a file and beside it, keyring, policy, journal, an
+index's files; and of ORC tails. Each is used through the public interface. What is read is right, or there is
 an error of ours; and what was rotated with a mutant at hand still opens.
 """
 
@@ -29,8 +29,6 @@ from bloomseal.core.storage.source import Source
 from bloomseal.index.folder import IndexFolder
 from bloomseal.policy import Policy
 from bloomseal.rotation import Rewrap, rotate
-from bloomseal.spark.source.commit.placing import TEMPORARY, TableFolder, recover
-from bloomseal.spark.source.commit.plan import Plan
 from support import mutated_text
 from support.mutants import with_claims
 from support.mutated_text import any_bytes
@@ -282,57 +280,6 @@ def _journal(seed: int) -> None:
         assert _opens(what, folder / f"{name}.parquet", keys, number), f"{what}: {name} is lost"
 
 
-_JOB = "0" * 32
-_LAWFUL = Plan((("0-0/new", "new"),), ("old",))
-
-
-@functools.cache
-def _plans() -> tuple[Any, bytes, dict[str, bytes]]:
-    """The table's policy, a plan of its own, and others'."""
-    world = _world()
-    tables = {"mine": {"footer_key": "footer"}, "theirs": {"footer_key": "health"}}
-    policy = Policy.from_dict({"version": 1, "kms": f"keyring://{world.ring.path}", "tables": tables})
-    mine, theirs = policy.for_table("mine"), policy.for_table("theirs")
-    more = Plan((("0-0/new", "kept"),), ("old", "kept", "new"))
-    others = {
-        "another table's": more.sealed(theirs, _JOB),
-        "another job's": more.sealed(mine, "1" * 32),
-        "outside": Plan((("0-0/new", "../outside"),), ("../outside", "/etc/none")).sealed(theirs, _JOB),
-    }
-    return mine, _LAWFUL.sealed(mine, _JOB), others
-
-
-def _plan(seed: int) -> None:
-    """A commit's plan, found by the next writer: it is carried out as its writer sealed it, or not at all."""
-    world, chance = _world(), _chance("plan", seed)
-    policy, own, others = _plans()
-    name = chance.choice(list(others))
-    if chance.random() < 0.1:
-        text, what = others[name], name
-    else:
-        text, what = mutated_text.json_lines(own, others[name], chance)
-    what = f"plan {seed}: {what}"
-    with world.folder() as folder:
-        table, job = folder / "t", folder / "t" / TEMPORARY / _JOB
-        (job / "0-0").mkdir(parents=True)
-        (job / "0-0" / "new").write_text("new")
-        for old in ("old", "kept"):
-            (table / old).write_text(old)
-        (folder / "outside").write_text("outside")
-        (job / "plan.json").write_bytes(text)
-        _ours(what, lambda: recover(TableFolder.at(str(table)), policy))
-        found = {one.name: one.read_text() for one in table.iterdir() if one.is_file() and one.name != "_SUCCESS"}
-        untouched, done = {"old": "old", "kept": "kept"}, {"new": "new", "kept": "kept"}
-        assert found in (untouched, done), f"{what}: {found}"
-        assert found == untouched or text == own or _same_plan(text, own), f"{what}: carried out"
-        assert (folder / "outside").read_text() == "outside", what
-
-
-def _same_plan(text: bytes, own: bytes) -> bool:
-    """Does it have the body that was sealed? The first line may be written otherwise and lead to the same key."""
-    return text.partition(b"\n")[2] == own.partition(b"\n")[2]
-
-
 _KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"s" * 16, "illness": b"i" * 16}}
 
 
@@ -467,7 +414,6 @@ BESIDE: dict[str, Callable[[int], None]] = {
     "keyring": _keyring,
     "policy": _policy,
     "journal": _journal,
-    "plan": _plan,
     "index": _index,
     "manifest": _manifest,
     "orc tail": _orc,

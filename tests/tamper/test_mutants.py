@@ -7,7 +7,7 @@ import pytest
 from tamper.families import FAMILIES
 
 _SHORT = {
-    "key material": 50, "sidecar": 50, "keyring": 150, "policy": 60, "journal": 40, "plan": 60,
+    "key material": 50, "sidecar": 50, "keyring": 150, "policy": 60, "journal": 40,
     "index": 40, "manifest": 60, "orc tail": 300,
 }  # fmt: skip
 _OF_FILES, _LONG = 150, 20_000

@@ -135,7 +135,7 @@ def classic_jvm(spark: SparkSession) -> Any:
     if jvm is None:
         raise UsageError(
             "this needs a session with a JVM of its own, which Spark Connect does not give",
-            hint='a classic session (spark-submit); over Connect, spark.read.format("bloomseal") and df.write.format("bloomseal")',
+            hint='a classic session (spark-submit); over Connect, spark.read.format("bloomseal")',
         )
     return jvm
 

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["bridge_options", "check_lookalikes", "check_native", "has_plain_text", "leaves", "options", "promised"]
+__all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "options", "promised"]
 
 _COMMITTER: Final = "spark.sql.parquet.output.committer.class"
 _SPARKS_COMMITTER: Final = "org.apache.parquet.hadoop.ParquetOutputCommitter"
-_PLAIN_TEXT: Final = ("string", "boolean", "byte", "short", "integer", "long", "date")
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
@@ -163,7 +162,7 @@ def _check_filter_name(name: str, schema: StructType) -> None:
         raise UnsupportedError(
             "Spark writes no filter for a column whose name has a dot, or differs from another one in case only",
             column=name,
-            hint='through="source"',
+            hint="another name; or bloomseal.write_dataset",
         )
 
 
@@ -276,8 +275,3 @@ def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
     expected = Expectation(encrypted_columns=keyed)
     for name in leaves(stored):
         expected.name(name)
-
-
-def has_plain_text(kind: DataType) -> bool:
-    """Has a type one text only, so that folders are spelt as Spark does it? Texts, whole numbers, booleans, dates."""
-    return kind.typeName() in _PLAIN_TEXT

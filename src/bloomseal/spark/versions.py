@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 __all__ = [
     "OLDEST",
-    "arrow_schema_of",
     "arrow_type_of",
     "check_version",
     "file_sink_keeps_options",
     "forget_static_source",
     "pushes_filters",
-    "stream_writer_class",
 ]
 
 OLDEST: Final = (4, 0)
@@ -48,13 +46,6 @@ def arrow_type_of(kind: DataType) -> pa.DataType:
     return to_arrow_type(kind, **_in_utc())
 
 
-def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """As `arrow_type_of`, of a frame."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, **_in_utc())
-
-
 def pushes_filters() -> bool:
     """Does this Spark tell a data source in Python what a query filters by? Since 4.1."""
     from pyspark.sql import datasource
@@ -67,23 +58,6 @@ def file_sink_keeps_options() -> bool:
     import pyspark
 
     return _version(pyspark.__version__) >= (4, 2)
-
-
-def stream_writer_class() -> type[Any]:
-    """What a data source's streaming writer is made of: Spark 4.0 would hand it row after row.
-
-    Raises:
-        UnsupportedError: Spark 4.0, when such a writer is made.
-    """
-    from pyspark.sql import datasource
-
-    if found := getattr(datasource, "DataSourceStreamArrowWriter", None):
-        return cast("type[Any]", found)
-
-    def refuse(*_: Any) -> None:
-        raise UnsupportedError("this Spark hands no Arrow batches to streaming writers", hint="foreachBatch; Spark 4.1")
-
-    return type("NoStreams", (datasource.DataSourceStreamWriter,), {"__new__": refuse})
 
 
 def forget_static_source(spark: SparkSession, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -41,18 +41,7 @@ _FLAGS: Final = (
     "merge_schema",
     "only_check",
 )
-_STREAMS: Final = ("checkpointlocation", "queryname")
-"""Spark's own, which it hands on."""
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
-_WRITING: Final = (
-    "compression",
-    "keep_indexes",
-    "max_open_files",
-    "partition_by",
-    "partition_overwrite_mode",
-    "row_group_size",
-    "target_file_bytes",
-)
 _KNOWN: Final = (
     "aad_prefix",
     "conditions",
@@ -60,6 +49,7 @@ _KNOWN: Final = (
     "kms",
     "max_partition_bytes",
     "missing_keys",
+    "partition_by",
     "path",
     "paths",
     "policy",
@@ -132,8 +122,7 @@ class SourceOptions:
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
         only_check: open each file under the policy, and what it has of the frame's columns, but read no row; for files
             that Spark's own reader reads.
-        writing: what was said of ``compression``, ``keep_indexes``, ``max_open_files``, ``partition_by``,
-            ``partition_overwrite_mode``, ``row_group_size`` and ``target_file_bytes``, which concern the writer.
+        partition_by: columns that are folders; the policy's word counts where there is one.
     """
 
     paths: tuple[str, ...]
@@ -155,7 +144,7 @@ class SourceOptions:
     trust: str = "auto"
     dry_run: bool = False
     only_check: bool = False
-    writing: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, options: Mapping[str, str], defaults: Defaults | None = None) -> SourceOptions:
@@ -169,7 +158,7 @@ class SourceOptions:
         given = {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
         refuse_secrets(given)
         _refuse_another(given, defaults)
-        known = {*_KNOWN, *_FLAGS, *_WRITING, *_STREAMS}
+        known = {*_KNOWN, *_FLAGS}
         if "provider" in given and "location" in given:
             # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
             raise UsageError(
@@ -199,7 +188,8 @@ class SourceOptions:
             more["max_partition_bytes"] = positive("max_partition_bytes", given["max_partition_bytes"])
         if "encrypted_columns" in given:
             more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
-        writing: dict[str, str] = {name: given[name] for name in _WRITING if name in given}
+        if "partition_by" in given:
+            more["partition_by"] = tuple(filter(None, (name.strip() for name in given["partition_by"].split(","))))
         return cls(
             _paths(given),
             kms,
@@ -207,14 +197,8 @@ class SourceOptions:
             given.get("aad_prefix"),
             zone=given.get("timezone"),
             read_id=given.get("read_id", ""),
-            writing=writing,
             **more,
         )
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        """Columns that become folders, from the comma-separated option."""
-        return tuple(name.strip() for name in self.writing.get("partition_by", "").split(",") if name.strip())
 
     def kms_counters(self) -> Counters:
         """What this process has asked the KMS so far."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from ...core.errors import UsageError
 from ..workers import keep_loaded
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["BloomsealSource"]
 
 
 class BloomsealSource(DataSource):
-    """Read and write encrypted Parquet tables with Bloomseal's own reader and writer.
+    """Read encrypted tables with Bloomseal's own reader.
 
     Attributes:
         defaults: set in the subclass that `bloomseal.spark.enable` registers, since the Python processes that plan and
@@ -52,20 +53,19 @@ class BloomsealSource(DataSource):
             warn_of_all_columns(self._settings, schema)
         return TableReader(self._settings, schema, self.defaults)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .writer import TableWriter
-
-        return TableWriter(self._settings, schema, overwrite)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        raise UsageError(
+            "this data source reads only",
+            hint="bloomseal.spark.write; for a table of the catalog USING parquet, and bloomseal.spark.protect_table",
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .stream_reader import TableStreamReader
 
         return TableStreamReader(self._settings, schema, self.defaults)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from .stream_writer import TableStreamWriter
-
-        return TableStreamWriter(self._settings, schema, overwrite)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
+        raise UsageError("this data source reads only", hint="bloomseal.spark.write_stream, or foreachBatch")
 
     @property
     def _settings(self) -> SourceOptions:

@@ -159,6 +159,8 @@ def converter(have: pa.DataType, want: st.DataType, leaves: Iterator[Leaf]) -> C
     if isinstance(want, st.StructType) and pa.types.is_struct(have):
         return _struct(have, want, leaves)
     if isinstance(want, st.VariantType) and pa.types.is_struct(have):
+        if have.get_field_index("typed_value") >= 0:  # what lies there is missing from the value
+            raise UnsupportedError("a variant that is stored in columns of its own", hint="spark.read.parquet")
         return _struct(have, _VARIANT, leaves, arrow_type(want))
     if isinstance(want, st.MapType) and pa.types.is_map(have):
         return _map(have, want, leaves)

@@ -1,6 +1,6 @@
 """Frames into Delta tables: sealed files, checked against the policy, and named by one transaction of the log.
 
-Spark needs no connector for it: the files are written by Bloomseal's own writer, the log by the library ``deltalake``.
+Spark needs no connector for it: the files are written by its own Parquet writer, the log by the library ``deltalake``.
 The log is never sealed, so it is told of a file its place, its size, the values of its partition columns and its number
 of rows: no minimum, no maximum and no count of nulls of any column.
 """
@@ -35,6 +35,8 @@ __all__ = ["write_delta"]
 
 _HARMLESS: Final = {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Writer features that ask nothing of a file that is added; invariants are looked for in the schema."""
+_MARKS: Final = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+"""A file that no version names, and that VACUUM takes for hidden."""
 _LEGACY: Final = 2
 """The greatest writer version that knows no constraints but those in the schema."""
 
@@ -56,7 +58,9 @@ def write_delta(
     was, and files that the next ``VACUUM`` removes. At last the indexes that the policy wants are brought up to date.
 
     Args:
-        df, path, policy, table, options: as `write` with ``through="source"``.
+        df, path, policy, table: as `write`.
+        options: as `write`; and Delta's own ``txnAppId`` and ``txnVersion``, such as the name of a stream's query and
+            the number of its batch: a version of the table that has them, or a later number, is not written again.
         mode: ``error`` makes a new table; ``append`` and ``overwrite`` take one that is there, or make one.
         partition_by: columns whose values stand in the log and in folders' names: none that the policy protects. Those
             of the table, where it is there.
@@ -73,7 +77,8 @@ def write_delta(
     if mode not in ("error", "append", "overwrite"):
         raise UsageError(f"no mode {mode!r}", hint="error, append, overwrite")
     spark = df.sparkSession
-    target = qualified(spark, path)
+    target, extra = qualified(spark, path), dict(options or {})
+    once = _transaction(extra)
     base, root = split_uri(target)
     ref = FileRef(root, open_filesystem(base))
     uri = location(ref)
@@ -81,6 +86,8 @@ def write_delta(
     if exists and mode == "error":
         raise UsageError("there is a table already", file=target, hint='mode="append" or "overwrite"')
     version: Any = opened(ref, lambda: deltalake.DeltaTable(uri)) if exists else None
+    if version is not None and once is not None and _has(version, *once):
+        return WriteReport(os.fspath(path), (), 0, 0, 0, 0)
     if version is not None:
         _refuse_more_than_files(version, target)
         _refuse_another_schema(version, df.schema, partition_by, target)
@@ -91,10 +98,13 @@ def write_delta(
     columns = {name: replace(column, index=None) for name, column in chosen.columns.items()}
     report = write(
         df, f"{target.rstrip('/')}/{folder}", policy=replace(chosen, columns=columns), mode="append",
-        partition_by=partition_by, options=options, through="source",
+        partition_by=partition_by, options={**extra, _MARKS: "false"},
     )  # fmt: skip
     actions = [_action(deltalake, ref, file, partition_by, chosen) for file in report.files]
     arguments: dict[str, Any] = {"mode": "append" if mode == "error" else mode, "partition_by": list(partition_by)}
+    if once is not None:
+        done = deltalake.Transaction(*once)
+        arguments["commit_properties"] = deltalake.CommitProperties(app_transactions=[done])
     try:
         if version is None:
             arguments["mode"] = "error"
@@ -111,6 +121,21 @@ def write_delta(
         f"the table's log did not take the new files ({failed}), so no version names them", file=target,
         hint="somebody else may have changed the table; try again, and VACUUM removes what lies about",
     )  # fmt: skip
+
+
+def _transaction(options: dict[str, str]) -> tuple[str, int] | None:
+    """What Delta calls an application's transaction, taken out of the options."""
+    application, version = options.pop("txnAppId", None), options.pop("txnVersion", None)
+    if application is None and version is None:
+        return None
+    if not application or not (version or "").isdecimal():
+        raise UsageError("txnAppId and txnVersion belong together, a text and a number")
+    return application, int(version or 0)
+
+
+def _has(table: Any, application: str, number: int) -> bool:
+    last = table.transaction_version(application)
+    return last is not None and last >= number
 
 
 def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str], table: TablePolicy) -> Any:

@@ -4,15 +4,11 @@ nothing.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import pickle
-import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from ...core.columns import covers, nearest_entry
 from ...core.errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
@@ -24,18 +20,17 @@ from ...read.file import SealedFile
 from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
 from ...table.hive import check_partitioning
-from ..given import PARTITION_OVERWRITE, kms_uri, refuse_secrets, table_policy
+from ..given import PARTITION_OVERWRITE, refuse_secrets
 from ..guarding import deletes_late
 from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified
 from ..opening import check_protection, open_table_file
-from ..session import as_active, chosen_table, register_source, settings_for
-from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
+from ..session import as_active, chosen_table, settings_for
+from ..settings import bridge_options, check_lookalikes, promised
 from .failures import told_by
 from .turns import in_turn
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from ...index.update import UpdateReport
     from ...sbbf import FilterSpec
@@ -43,14 +38,12 @@ if TYPE_CHECKING:
 __all__ = [
     "WriteReport",
     "check_table",
-    "registered",
     "write",
 ]
 
 _THREADS: Final = 8
 _SHOWN: Final = 10
 _MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
-_sources: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +92,25 @@ def write(
     mode: str = "error",
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
-    through: Literal["bridge", "source"] = "bridge",
     rebalance: bool = False,
 ) -> WriteReport:
     """Write a frame, encrypted and with filters as the policy has it, and check every new file. Then the sealed indexes
     that the policy wants are built, or brought up to date.
 
     Args:
-        df: rows of a session that `enable` was called for; with ``through="source"`` and a policy, of any session.
+        df: rows of a session that `enable` was called for.
         path: the table's folder, as Spark takes it.
         policy, table: see `options`. Default: the policy that `enable` was given.
         mode: ``error``, ``append``, ``overwrite`` or ``ignore``.
         partition_by: columns that become folders, and so can be read by everybody: none that the policy protects.
         options: more options of the writer; they can't contradict the policy.
-        through: ``bridge``, Spark's own Parquet writer; or ``source``, Bloomseal's, which also keeps to an AAD prefix,
-            to external key material, to a limit of seals, and knows every name of a master key.
         rebalance: shuffle the rows first, so that few small files come of it: Spark merges small partitions and splits
             large ones, to ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` each.
 
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret;
-            data that is there already, with ``mode="error"`` and ``through="source"``; a table of other partition
-            columns, to which rows are added that no read would see; an overwrite where the application has a commit
-            protocol of its own, which removes the old files first.
+            a table of other partition columns, to which rows are added that no read would see; an overwrite where the
+            application has a commit protocol of its own, which removes the old files first.
         KeyAccessError: a master key can't be used.
         PolicyError: before anything is written: a column whose name differs from a keyed one's in case or Unicode form
             alone. **After** the commit: files that are not what the policy says. They stay where they are, and the
@@ -131,12 +120,7 @@ def write(
     spark = df.sparkSession
     if df.isStreaming:
         raise UsageError("the frame is a stream", hint="bloomseal.spark.write_stream")
-    if through not in ("bridge", "source"):
-        raise UsageError(f"no way {through!r} to write", hint="bridge or source")
-    if through == "source" and policy is not None and spark.conf.get("bloomseal.kms", None) is None:
-        chosen = table_policy(policy, table)
-    else:
-        chosen = chosen_table(spark, policy, table)
+    chosen = chosen_table(spark, policy, table)
     if mode not in _MODES:
         raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
     target, extra = os.fspath(path), dict(options or {})
@@ -145,40 +129,32 @@ def write(
     refuse_secrets(extra)
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
-    if through == "source":
-        writer = _through_source(df, chosen, stored, partition_by, extra)
-    else:
-        settings = bridge_options(df, chosen, stored, extra)
-        settings |= settings_for(spark, chosen, qualified(spark, target))
-        writer = df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+    settings = bridge_options(df, chosen, stored, extra)
+    settings |= settings_for(spark, chosen, qualified(spark, target))
+    writer = df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
     check_lookalikes(chosen, stored)
     from ..source.files.logs import refuse_logs
 
-    with in_turn(qualified(spark, target)) if through == "bridge" else contextlib.nullcontext():
+    with in_turn(qualified(spark, target)):
         # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
         before = set(list_files(spark, target, to_write=True).names)
         refuse_logs(qualified(spark, target))
         if before and mode == "ignore":
             return WriteReport(target, (), 0, 0, 0, 0)
-        if before and mode.startswith("error") and through == "source":
-            raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
         if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):
             from ..source.files.tree import check_folders
 
             check_folders(qualified(spark, target), partition_by)
-        if before and through == "bridge" and mode == "overwrite":
+        if before and mode == "overwrite":
             if not deletes_late(spark):
                 raise UsageError(
                     "the session's own spark.sql.sources.commitProtocolClass removes the old files before the new ones "
-                    "are written", file=target, hint='unset it before enable, or through="source"',
+                    "are written", file=target, hint="unset it before enable",
                 )  # fmt: skip
             _check_wrapping(chosen)
-        # Data sources in Python know two modes only.
-        known = mode if through == "bridge" or mode == "overwrite" else "append"
         try:
-            # The data source sees no session, and so knows no default file system.
             with as_active(spark):
-                writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
+                writer.mode(mode).save(target)
         except Exception as error:
             told = told_by(error)
             if told is None:
@@ -210,40 +186,6 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get(PARTITION_OVERWRITE))
     return chosen.lower() == "dynamic"
-
-
-def _through_source(
-    df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
-) -> DataFrameWriter:
-    ours = ("policy", "table", "kms", "path", "paths", "partition_by")
-    if clash := sorted(name for name in extra if name.lower() in ours):
-        raise UsageError(f"{', '.join(clash)} would contradict the arguments", hint="policy=, table=, partition_by=")
-    promised(table, stored)  # misspelt columns, while no job runs yet
-    if any("," in name or name != name.strip() for name in partition_by):
-        raise UsageError("a column to partition by has a comma, or spaces around it, in its name")
-    for name in partition_by:
-        if not has_plain_text(df.schema[name].dataType):
-            df = df.withColumn(name, _column(name).cast("string"))
-    if partition_by:
-        # One file at a time and a task, as Spark's own writer does it.
-        df = df.sortWithinPartitions(*map(_column, partition_by))
-    by = {"keep_indexes": "false"}  # by a job of ours, once all is there
-    if partition_by:
-        by["partition_by"] = ",".join(partition_by)
-    if partition_by and "partition_overwrite_mode" not in map(str.lower, extra):
-        # The data source sees no session, and so not its setting.
-        by["partition_overwrite_mode"] = "dynamic" if _is_dynamic(df.sparkSession, {}) else "static"
-    return df.write.format(registered(df.sparkSession, table)).options(**extra, **by)
-
-
-def registered(spark: SparkSession, table: TablePolicy) -> str:
-    """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
-    kms = kms_uri(table)
-    ours = f"bloomseal_{hashlib.sha256(pickle.dumps(table)).hexdigest()[:16]}"
-    if ours not in (known := _sources.setdefault(spark, set())):
-        register_source(spark, kms, Policy({table.name: table}), ours)
-        known.add(ours)
-    return ours
 
 
 def _column(name: str) -> Column:

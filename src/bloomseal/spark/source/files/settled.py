@@ -1,10 +1,8 @@
 """A look at a table's folder that no overwrite changes meanwhile: old files or new ones, never both.
 
-A commit of ours stands as a plan from before its first file moves until after its last old one is gone, and makes
-``_SUCCESS`` anew (`..commit.placing`). An overwrite by Spark's own writer takes ``_SUCCESS`` away before its first file
-moves, and has a folder in ``_temporary`` until it puts it back (`LateDeletes.java`); before, and while it appends, both
-are there. So who finds neither under way, before and after his look, with the same ``_SUCCESS``, has seen a state of
-the table.
+An overwrite takes ``_SUCCESS`` away before its first file moves, and has a folder in ``_temporary`` until it puts it
+back (`LateDeletes.java`); before, and while it appends, both are there. So who finds none under way, before and after
+his look, with the same ``_SUCCESS``, has seen a state of the table.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["settled"]
 
-_OURS: Final = "_bloomseal_temporary"
-_SPARKS: Final = "_temporary"
+_TEMPORARY: Final = "_temporary"
 """Of each job a folder in it: ``0``, or a number of its own (`OwnFolder.java`)."""
 _SUCCESS: Final = "_SUCCESS"
 _PATIENCE: Final = 10.0
@@ -70,7 +67,7 @@ def settled(folders: Iterable[tuple[str | None, str]], look: Callable[[], Found]
         raise BloomsealError(what, file=places[0][1], hint="read again, when fewer writers are at work")
     raise BloomsealError(
         "an overwrite is under way, or was cut off: some of the table's files may be old, others new",
-        file=busy, hint="read again; the next write to the table finishes what was cut off",
+        file=busy, hint="read again; the next overwrite mends what was cut off",
     )  # fmt: skip
 
 
@@ -86,18 +83,11 @@ def _state(base: str | None, folder: str) -> _State:
 
     filesystem: FileSystem = open_filesystem(base) or LocalFileSystem()
     try:
-        names = [f"{folder}/{name}" for name in (_SUCCESS, _SPARKS, _OURS)]
-        success, sparks, ours = filesystem.get_file_info(names)
+        success, temporary = filesystem.get_file_info([f"{folder}/{name}" for name in (_SUCCESS, _TEMPORARY)])
         under_way = None
-        if sparks.type is FileType.Directory and success.type is FileType.NotFound:
-            jobs = filesystem.get_file_info(FileSelector(sparks.path, allow_not_found=True))
+        if temporary.type is FileType.Directory and success.type is FileType.NotFound:
+            jobs = filesystem.get_file_info(FileSelector(temporary.path, allow_not_found=True))
             under_way = next((job.path for job in jobs if job.type is FileType.Directory), None)
-        if ours.type is FileType.Directory:
-            jobs = filesystem.get_file_info(FileSelector(ours.path, allow_not_found=True))
-            plans = filesystem.get_file_info(
-                [f"{job.path}/plan.json" for job in jobs if job.type is FileType.Directory]
-            )
-            under_way = next((plan.path for plan in plans if plan.type is FileType.File), under_way)
     except OSError:
         # Whoever lists it will say why it can't be looked at.
         return _State((), None)
