@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-SINKS = "org.apache.spark.metrics.sink"
 LITERAL = hashlib.sha256(b"4321").hexdigest()  # what the look-up asks for
 
 CLUSTER_SECRET = "only-for-this-test"
@@ -94,11 +93,6 @@ def main(master: str, folder: Path) -> None:
         .config("spark.authenticate.secret", CLUSTER_SECRET)
         .config("spark.io.encryption.enabled", "true")
         .config("spark.network.crypto.enabled", "true")
-        .config("spark.metrics.conf.*.sink.prometheusServlet.class", f"{SINKS}.PrometheusServlet")
-        .config("spark.metrics.conf.*.sink.prometheusServlet.path", "/metrics/prometheus")
-        .config("spark.metrics.conf.executor.sink.csv.class", f"{SINKS}.CsvSink")
-        .config("spark.metrics.conf.executor.sink.csv.period", "1")
-        .config("spark.metrics.conf.executor.sink.csv.directory", str(folder / "figures"))
         .getOrCreate()
     )
     say(advice=bss.advice(spark))
@@ -131,8 +125,6 @@ def main(master: str, folder: Path) -> None:
         with urllib.request.urlopen(f"{base}/{page}", timeout=60) as answer:  # noqa: S310
             (folder / "rest" / f"{i}.json").write_bytes(answer.read())
     assert bss.read(spark, folder / "people", where=f"ssn = '{LITERAL}'").count() == len(found)
-    with urllib.request.urlopen(f"{spark.sparkContext.uiWebUrl}/metrics/prometheus", timeout=60) as answer:  # noqa: S310
-        (folder / "rest" / "metrics.txt").write_bytes(answer.read())
     (folder / "rest" / "plan.txt").write_text(query._jdf.queryExecution().toString())
     say(helpers=on_executors(spark))
     say(ready=True)

@@ -62,7 +62,6 @@ def both_there(spark: Any) -> None:
 
 
 def main(master: str, folder: Path) -> None:
-    from figures import shown  # as a script, this has no package
     from pyspark.sql import SparkSession
 
     import bloomseal.spark as bss
@@ -98,7 +97,7 @@ def main(master: str, folder: Path) -> None:
     again = bss.rekey(spark, table, journal=folder / "journal.jsonl").collect()
     say(again=[row.status for row in again])
     pruned = bss.prune(spark, table, "ssn", WANTED)
-    say(pruned=pruned.counts, shown=shown(spark, "bloomseal: what pruning left", pruned.counts))
+    say(pruned=pruned.counts)
     found = bss.semi_join(spark, table, "ssn", spark.createDataFrame([(one,) for one in WANTED], "ssn string"))
     say(found=sorted(row.id for row in found.select("id").collect()))
     index = folder / "indexed" / "_bloomseal_index" / "ssn"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import time
 from dataclasses import dataclass
@@ -160,18 +159,6 @@ def test_the_search_would_have_found_them(run: Run, tmp_path: Path) -> None:
         place.mkdir()
         (place / "log.txt").write_bytes(b"before " + spellings[-1] + b" after")
         assert search({"log": place}, wanted)[0] == {name: [f"{number}/log.txt"]}
-
-
-def test_prometheus_reads_what_reads_did_and_executors_tell_of_the_keys_that_they_asked_for(run: Run) -> None:
-    """The servlet of the driver's UI, and a sink on each executor, as a platform configures them."""
-    scraped = (run.folder / "rest" / "metrics.txt").read_text()
-    figures = dict(re.findall(r"_driver_bloomseal_(\w+)_Count\{[^}]*} (\d+)", scraped))
-    assert int(figures["read_files"]) == 4
-    assert int(figures["read_row_groups"]) == 40
-    assert int(figures["read_pruned_by_filter"]) + int(figures["read_pruned_by_statistics"]) == 39
-    told = [path.read_text().splitlines() for path in (run.folder / "figures").glob("*.bloomseal.bridge.keys.csv")]
-    assert told
-    assert all(int(lines[-1].split(",")[1]) > 0 for lines in told)
 
 
 def test_executor_logs_tell_of_the_helper(run: Run) -> None:

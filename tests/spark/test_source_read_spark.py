@@ -20,8 +20,6 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy
 
-from .figures import shown
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -81,40 +79,6 @@ def test_a_lookup(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
     assert bss.df_stats(spark).row_groups >= 20
     with pytest.raises(bs.UsageError, match="counted by itself"):
         bss.df_stats(spark.range(1))
-
-
-def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
-    frame = bss.read(spark, sealed[0], columns=["id"], where=f"ssn = '{7 * 7919:05}'")
-    frame.collect()
-    stats = bss.df_stats(frame)
-    assert stats.pruned_by_filter + stats.pruned_by_statistics == stats.row_groups - 1 == 19
-    assert shown(spark, "bloomseal: what reads did", stats.to_dict())
-    # Another thread here is another one there, which has not seen that the jar was added.
-    with ThreadPoolExecutor(1) as pool:
-        left = pool.submit(bss.prune, spark, sealed[0], "ssn", ["no such number"]).result()
-    assert shown(spark, "bloomseal: what pruning left", left.counts)
-
-
-def test_sparks_metrics_system_has_what_reads_did(
-    spark: SparkSession, sealed: tuple[Path, Policy], tmp_path: Path
-) -> None:
-    """Where Prometheus, JMX and Graphite look; `test_cluster` reads them there."""
-
-    def counted() -> dict[str, int]:
-        registry = _metrics_system(spark).getSourcesByName("bloomseal").apply(0).metricRegistry()
-        counters = {**registry.getCounters(), **registry.getTimers()}
-        return {str(name): int(counter.getCount()) for name, counter in counters.items()}
-
-    before = counted()
-    frame = bss.read(spark, sealed[0], columns=["id"], where=f"ssn = '{7 * 7919:05}'")
-    frame.collect()
-    after, stats = counted(), bss.df_stats(frame).to_dict()
-    assert {name: after[f"read.{name}"] - before[f"read.{name}"] for name in stats} == stats
-    assert stats["row_groups"] == 20
-    table = {"footer_key": "footer", "complete": True}
-    bridged = Policy.from_dict({"version": 1, "kms": sealed[1].for_table("orders").kms, "tables": {"t": table}})
-    bss.write(spark.range(3), tmp_path / "t", policy=bridged)
-    assert counted()["bridge.keys"] > after.get("bridge.keys", 0)
 
 
 def _metrics_system(spark: SparkSession) -> Any:

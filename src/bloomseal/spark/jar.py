@@ -41,9 +41,8 @@ KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "Measures.java", "Figures.java", "KeyHelper.java", "KeyBridge.java", "Guard.java", "TablePlaces.java",
-    "FileKeys.java", "TableCrypto.java", "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java",
-    "CatalogWatch.java",
+    "KeyHelper.java", "KeyBridge.java", "Guard.java", "TablePlaces.java", "FileKeys.java", "TableCrypto.java",
+    "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"

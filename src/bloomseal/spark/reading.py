@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UsageError
 from .request import Paths, PolicyChoice, Request, with_indexes
-from .session import metrics_of, show_figures
+from .session import metrics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,15 +70,10 @@ def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data
     source.
 
-    Spark's UI shows it from then on: a stage "bloomseal: what reads did", with an accumulator for each figure.
-
     Raises:
         UsageError: `enable` was not called, or the frame reads nothing that `bloomseal.spark.read` made.
     """
-    stats = counted(what)
-    spark: Any = getattr(what, "sparkSession", what)
-    show_figures(spark, "bloomseal: what reads did", stats.to_dict())
-    return stats
+    return counted(what)
 
 
 def metrics(spark: SparkSession, **labels: str) -> str:

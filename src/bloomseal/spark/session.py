@@ -50,7 +50,6 @@ __all__ = [
     "metrics_of",
     "register_source",
     "settings_for",
-    "show_figures",
 ]
 
 
@@ -154,7 +153,7 @@ def enable(
     watch_catalog(spark, _bridge_class(spark, "CatalogWatch"))
     if policy is not None:
         _policies[_name(spark)] = policy
-    _publish(spark, register_source(spark, kms, _policies.get(_name(spark))))
+    register_source(spark, kms, _policies.get(_name(spark)))
     for text in [*_microseconds(spark), *advice(spark)]:
         warnings.warn(text, BloomsealWarning, stacklevel=2)
 
@@ -238,47 +237,6 @@ def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
     return found.value if (found := _metrics.get(_name(spark))) is not None else None
-
-
-def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:
-    """Let Spark's UI show these as accumulators, with a stage of that title that does nothing else; it doesn't wait for
-    it.
-
-    Nothing happens where `enable` was not called: it brings what the executors need for this.
-    """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-    if spark.conf.get("bloomseal.kms", None) is None:
-        return
-    context: Any = spark.sparkContext
-    named = {name.replace("_", " "): figure for name, figure in figures.items()}
-    # What can't be shown must not fail what was done.
-    with contextlib.suppress(Py4JError):
-        loaded = _bridge_class(spark, "Figures")
-        (show,) = (method for method in loaded.getMethods() if method.getName() == "show")
-        arguments = context._gateway.new_array(context._jvm.Object, 3)
-        arguments[0], arguments[1], arguments[2] = context._jsc, title, context._jvm.java.util.HashMap(named)
-        show.invoke(None, arguments)
-
-
-def _publish(spark: SparkSession, metrics: Accumulator[Metrics]) -> None:
-    """Give what reads do to Spark's metrics system, and so to the sinks that the platform has configured."""
-    from py4j.protocol import Py4JError
-
-    from .source.stats import SourceStats, publish_to
-
-    try:
-        measures = _bridge_class(spark, "Measures").newInstance()
-    except Py4JError:
-        return  # a jar of another version, which the platform has installed: what can't be counted must not keep keys back
-
-    def publish(stats: SourceStats) -> None:
-        # Spark waits for this, and counts the task whatever becomes of it.
-        with contextlib.suppress(Py4JError, OSError):
-            measures.accept(" ".join(f"read.{name}={count}" for name, count in stats.to_dict().items()))
-
-    publish(SourceStats())  # a platform wants to see zeros, too
-    publish_to(metrics, publish)
 
 
 def _bridge_class(spark: SparkSession, name: str) -> Any:

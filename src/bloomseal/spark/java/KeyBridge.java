@@ -220,21 +220,6 @@ public final class KeyBridge implements KmsClient {
     }
 
     private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
-        long began = System.nanoTime();
-        String problem = "bridge.failures";
-        try {
-            String found = answered(op, masterKey, name, value, wanted);
-            problem = null;
-            return found;
-        } catch (KeyAccessDeniedException e) {
-            problem = "bridge.denials";
-            throw e;
-        } finally {
-            Measures.asked(problem, System.nanoTime() - began);
-        }
-    }
-
-    private String answered(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
         JsonNode answer;
         try {
             ObjectNode request = (ObjectNode) JSON.readTree(settings);

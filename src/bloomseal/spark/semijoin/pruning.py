@@ -21,7 +21,6 @@ from ...policy import Policy, TablePolicy
 from ...storage.formats import Format, named_format
 from ..jobs.common import described, packs
 from ..request import Request, with_indexes
-from ..session import show_figures
 from ..source.planning import Files, Plan, by_folders, by_indexes, need_marks, spelled
 from ..source.pushdown import collated
 from ..source.sealed_keyset import SealedKeys, place_of
@@ -100,9 +99,7 @@ def prune(
         found |= {one.file: one for one in answers}
     files = request.tree.files
     seen, base = tuple(found[file.name] for file in files), files[0].base if files else None
-    result = PruneResult(os.fspath(path), column, seen, question.prediction, base, plan.stats.files_not_covered)
-    show_figures(spark, "bloomseal: what pruning left", result.counts)
-    return result
+    return PruneResult(os.fspath(path), column, seen, question.prediction, base, plan.stats.files_not_covered)
 
 
 def _ask(

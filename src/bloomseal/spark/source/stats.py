@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ...keytools.kms.counters import Counters
 
-__all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics", "publish_to"]
+__all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics"]
 
 READ_ID: Final = "read_id"
 """The option that names a read, under which it is counted."""
@@ -101,13 +101,7 @@ Metrics = dict[str, SourceStats]
 
 
 class _Merged(AccumulatorParam[Metrics]):
-    """Adds up. On the driver it also tells `publish` what each task has counted."""
-
-    def __init__(self) -> None:
-        self.publish: Callable[[SourceStats], None] | None = None
-
-    def __reduce__(self) -> tuple[type[_Merged], tuple[()]]:
-        return _Merged, ()
+    """Adds up."""
 
     def zero(self, value: Metrics) -> Metrics:  # noqa: ARG002
         return {}
@@ -115,16 +109,9 @@ class _Merged(AccumulatorParam[Metrics]):
     def addInPlace(self, value1: Metrics, value2: Metrics) -> Metrics:  # noqa: N802
         for name, stats in value2.items():
             value1[name] = value1.get(name, SourceStats()) + stats
-            if self.publish is not None:
-                self.publish(stats)
         return value1
 
 
 def new_metrics(spark: SparkSession) -> Accumulator[Metrics]:
     """An accumulator for a session's reads."""
     return cast("Accumulator[Metrics]", spark.sparkContext.accumulator({}, _Merged()))
-
-
-def publish_to(metrics: Accumulator[Metrics], publish: Callable[[SourceStats], None]) -> None:
-    """Tell what each task has counted, from now on; in the thread of Spark's that hears of it."""
-    cast("_Merged", metrics.accum_param).publish = publish
