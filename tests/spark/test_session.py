@@ -11,7 +11,7 @@ import warnings
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -21,8 +21,6 @@ import bloomseal.spark as bss
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.given import refuse_secrets
 from bloomseal.spark.jar import bridge_jar
-from bloomseal.spark.listing import classic_jvm
-from bloomseal.spark.session import meanwhile
 from support.jvm import JavaCallError, start_jvm
 
 if TYPE_CHECKING:
@@ -123,27 +121,6 @@ def test_sessions_of_one_jvm_keep_apart(spark: SparkSession, policy: Policy, wor
     assert second.read.parquet(str(tmp_path / "t")).count() == 10
     with pytest.raises(Exception, match="'footer'"):
         first.read.parquet(str(tmp_path / "t")).collect()
-
-
-def test_work_of_another_thread_is_this_one_s(spark: SparkSession) -> None:
-    from pyspark.errors import PySparkException
-
-    context: Any = spark.sparkContext
-    own = spark.newSession()
-    sessions: Any = own._get_j_spark_session_class(classic_jvm(own))
-
-    def work() -> tuple[int, bool]:
-        return own.range(7).count(), bool(sessions.getActiveSession().get().equals(own._jsparkSession))
-
-    context.setJobGroup("meanwhile", "meanwhile")
-    try:
-        with meanwhile(own, work) as done:
-            assert done() == (7, True)
-        with meanwhile(own, lambda: own.range(1).selectExpr("no_such")) as fails, pytest.raises(PySparkException):
-            fails()
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-    assert context.statusTracker().getJobIdsForGroup("meanwhile")
 
 
 def test_warnings_name_the_settings(spark: SparkSession, policy: Policy) -> None:

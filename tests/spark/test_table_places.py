@@ -203,6 +203,40 @@ def test_a_partition_elsewhere_has_no_place_that_is_known(
         spark.sql("DROP TABLE apart")
 
 
+def test_below_a_table_s_folder_whatever_spark_writes_is_sealed(
+    spark: SparkSession, policy: Policy, rows: DataFrame, tmp_path: Path
+) -> None:
+    """No option is named: none can be misspelt, or lost on its way."""
+    folder, table = tmp_path / "lake", policy.for_table("people")
+    bss.enable(spark, policy=policy, tables={"people": folder})
+    rows.where("id < 30").write.partitionBy("k").parquet(str(folder))
+    rows.where("id >= 30").write.mode("append").partitionBy("k").parquet(str(folder))
+    assert bss.check_table(spark, folder).filters > 0
+    assert ours(folder, table) == ids(spark.read.parquet(str(folder))) == list(range(90))
+    rows.where("id < 4").write.mode("overwrite").partitionBy("k").parquet(str(folder))
+    assert ours(folder, table) == [0, 1, 2, 3]
+    ddl = "id BIGINT, ssn STRING, inner STRUCT<n: BIGINT>, k STRING"
+    spark.sql(f"CREATE TABLE lake ({ddl}) USING parquet PARTITIONED BY (k) LOCATION '{folder}'")
+    try:
+        spark.sql("MSCK REPAIR TABLE lake")
+        spark.sql("INSERT INTO lake VALUES (4, 'ssn-4', named_struct('n', 4L), 'z')")
+        assert ids(spark.table("lake")) == [0, 1, 2, 3, 4] == ours(folder, table)
+    finally:
+        spark.sql("DROP TABLE lake")
+    before = sorted(folder.rglob("*"))
+    refused("names of folders", lambda: rows.write.mode("append").partitionBy("id").parquet(str(folder)))
+    refused("sealed files are wanted", lambda: rows.write.mode("append").json(str(folder)))
+    assert sorted(folder.rglob("*")) == before
+    spark_sink = tmp_path / "sink"
+    bss.enable(spark, policy=policy, tables={"people": spark_sink})
+    rows.where("id < 6").write.json(str(tmp_path / "json"))
+    stream = spark.readStream.schema(rows.schema).json(str(tmp_path / "json")).writeStream.format("parquet")
+    stream = stream.partitionBy("k").option("checkpointLocation", str(tmp_path / "c"))
+    stream.trigger(availableNow=True).start(str(spark_sink)).awaitTermination()
+    assert ids(spark.read.parquet(str(spark_sink))) == list(range(6))
+    assert all(one.read_bytes()[-4:] == b"PARE" for one in files(spark_sink))
+
+
 def test_files_in_the_wrong_place_are_refused(
     spark: SparkSession, bound: Path, ring: bs.Keyring, policy: Policy, rows: DataFrame, tmp_path: Path
 ) -> None:
@@ -231,7 +265,7 @@ def test_files_in_the_wrong_place_are_refused(
     assert count() == 1
     bs.unseal_file(second, first, decryption=policy.for_table("people", root=bound))
     refused("plaintext", count)
-    refused("sealed files are wanted", lambda: rows.write.mode("append").partitionBy("k").parquet(str(bound)))
+    refused("sealed files are wanted", lambda: rows.write.mode("append").json(str(bound)))
     bss.enable(spark, policy=policy, tables={"people": bound}, allow_plaintext=[bound])
     assert count() == 1
 

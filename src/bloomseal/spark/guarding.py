@@ -14,6 +14,7 @@ from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
 from .jar import BATCH_COMMITS, STREAM_COMMITS
 from .listing import qualified, split_uri
+from .settings import options
 from .versions import file_sink_keeps_options
 
 if TYPE_CHECKING:
@@ -80,8 +81,16 @@ def table_place(table: TablePolicy, folder: str | None) -> dict[str, Any]:
             {"text": text + (table.name if field == "table" else ""), "field": "" if field == "table" else field or ""}
             for text, field, _, _ in Formatter().parse(table.aad_prefix)
         ]
-    keys = sorted(table.master_keys)
-    return {"name": table.name, "root": folder, "prefix": prefix, "store": table.store_aad_prefix, "keys": keys}
+    return {
+        "name": table.name,
+        "root": folder,
+        "prefix": prefix,
+        "store": table.store_aad_prefix,
+        "keys": sorted(table.master_keys),
+        "options": {} if folder is None else options(table),
+        # Where all columns are sealed; others are kept out of the names of folders by their keys.
+        "folders": sorted(table.partition_by) if table.complete or table.uniform else None,
+    }
 
 
 def folder_uri(table: TablePolicy, target: str) -> str:

@@ -26,7 +26,6 @@ from .runtime import java_home
 __all__ = [
     "BATCH_COMMITS",
     "KMS_CLIENT",
-    "OWN_FOLDER",
     "SEALED_READS",
     "STREAM_COMMITS",
     "bridge_jar",
@@ -38,10 +37,9 @@ __all__ = [
 BATCH_COMMITS: Final = "bloomseal.spark.LateDeletes"
 STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
-OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "KeyHelper.java", "KeyBridge.java", "Guard.java", "TablePlaces.java", "FileKeys.java", "TableCrypto.java",
+    "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "FileKeys.java", "TableCrypto.java",
     "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""

@@ -168,14 +168,15 @@ def _microseconds(spark: SparkSession) -> Iterator[str]:
 
 def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[str, str]:
     """What a write to `target`, a folder or URI, needs beside `settings.options`: the name of settings by which the
-    bridge knows that this table lies there. Nothing where no file is bound to its place.
+    bridge knows that this table lies there. Nothing where no file, of this session either, is bound to its place.
 
     Raises:
         PolicyError: the table's folder is another one.
     """
-    if table.aad_prefix is None:
+    known = _given[_name(spark)]
+    if table.aad_prefix is None and not any(one["prefix"] for one in known["tables"]):
         return {}
-    given = {**_given[_name(spark)], "tables": [table_place(table, folder_uri(table, target))]}
+    given = {**known, "tables": [table_place(table, folder_uri(table, target))]}
     return {ACCESS: f"bloomseal:{_add_settings(spark, json.dumps(given, sort_keys=True).encode())}"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,7 @@ from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .given import CRYPTO_FACTORY, table_policy
-from .jar import KMS_CLIENT, OWN_FOLDER
+from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "options", "promised"]
 
-_COMMITTER: Final = "spark.sql.parquet.output.committer.class"
-_SPARKS_COMMITTER: Final = "org.apache.parquet.hadoop.ParquetOutputCommitter"
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
@@ -64,11 +61,10 @@ def options(
         "parquet.writer.version": "PARQUET_1_0",
         # A summary file would repeat all footers, in clear.
         "parquet.summary.metadata.level": "NONE",
-        **_own_folder(_active()),
     }
-    if chosen.aad_prefix is not None:
-        # The bridge makes the prefix of what `enable` was given, and seals nothing where that is another table.
-        found["bloomseal.table"] = chosen.name
+    # The bridge seals nothing in the place of another table, and makes the prefix of what `enable` was given.
+    found["bloomseal.table"] = chosen.name
+    found["bloomseal.bound"] = _flag(chosen.aad_prefix is not None)
     columns = _columns(chosen, schema)
     footer_key = _spelt(chosen.footer_key, chosen)
     if chosen.uniform:
@@ -88,20 +84,6 @@ def options(
         found["parquet.bloom.filter.max.bytes"] = str(largest)
         found["parquet.bloom.filter.adaptive.enabled"] = "true"  # only where no number of distinct values is given
     return found
-
-
-def _active() -> SparkSession | None:
-    """The session of this thread, if there is one: options can be made where there is no Spark."""
-    sql: Any = sys.modules.get("pyspark.sql")
-    return None if sql is None else sql.SparkSession.getActiveSession()
-
-
-def _own_folder(spark: SparkSession | None) -> dict[str, str]:
-    """The committer that loses no rows beside others. One that the application has chosen stays: object stores have
-    committers of their own.
-    """
-    chosen = _SPARKS_COMMITTER if spark is None else str(spark.conf.get(_COMMITTER))
-    return {_COMMITTER: OWN_FOLDER} if chosen == _SPARKS_COMMITTER else {}
 
 
 def promised(table: TablePolicy, schema: StructType | None) -> dict[str, FilterSpec]:
@@ -229,10 +211,6 @@ def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra:
     """
     check_native(df.sparkSession, df.schema)
     settings = options(table, schema=stored)
-    # The frame's session may be another one than the thread's.
-    settings.pop(_COMMITTER, None)
-    if _COMMITTER not in extra:
-        settings |= _own_folder(df.sparkSession)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")

@@ -1,17 +1,16 @@
 package bloomseal.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
@@ -29,7 +28,10 @@ import org.apache.parquet.hadoop.util.HadoopInputFile;
 final class Guard {
   private Guard() {}
 
-  /** Before a job writes its first file: refuses one that would leave plaintext where sealed files are wanted. */
+  /**
+   * Before a job writes its first file: one into a table's folder that names no keys gets the table's options, and one that
+   * would leave plaintext where sealed files are wanted is refused.
+   */
   static void check(Configuration conf, Path place, boolean stream) throws IOException {
     JsonNode given = KeyBridge.given(conf);
     if (given == null) {
@@ -39,6 +41,14 @@ final class Guard {
     boolean keys = names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key");
     if ((parquet && keys && "bloomseal.spark.TableCrypto".equals(conf.get("parquet.crypto.factory.class")))
         || isIn(given, "plain", conf, place)) {
+      return;
+    }
+    JsonNode table = parquet && !keys ? TablePlaces.told(conf, given, place) : null;
+    if (table != null) {
+      for (Iterator each = table.get("options").fields(); each.hasNext();) {
+        Map.Entry option = (Map.Entry) each.next();
+        conf.set((String) option.getKey(), ((JsonNode) option.getValue()).textValue());
+      }
       return;
     }
     if (keys) {
@@ -60,7 +70,7 @@ final class Guard {
     Iterator folders = given == null ? null : given.get("sealed").elements();
     while (folders != null && folders.hasNext()) {
       Path folder = new Path(((JsonNode) folders.next()).textValue());
-      if (isBelow(conf, folder, place) && !isBelow(conf, place, folder)) {
+      if (TablePlaces.isBelow(conf, folder, place) && !TablePlaces.isBelow(conf, place, folder)) {
         throw refused("an overwrite of this folder would remove the table in " + folder, place);
       }
     }
@@ -120,14 +130,7 @@ final class Guard {
   /** Whether a file lies below the folder of a table, as enable was told, and where no plaintext is allowed. */
   static boolean isInTable(Configuration conf, Path file) throws IOException {
     JsonNode given = KeyBridge.given(conf);
-    Iterator tables = given == null ? null : given.get("tables").elements();
-    while (tables != null && tables.hasNext()) {
-      JsonNode root = ((JsonNode) tables.next()).get("root");
-      if (root.isTextual() && below(conf, file, new Path(root.textValue())) != null) {
-        return !isIn(given, "plain", conf, file);
-      }
-    }
-    return false;
+    return given != null && TablePlaces.told(conf, given, file) != null && !isIn(given, "plain", conf, file);
   }
 
   private static boolean wanted(JsonNode given, Configuration conf, Path place) throws IOException {
@@ -136,33 +139,11 @@ final class Guard {
 
   private static boolean isIn(JsonNode given, String name, Configuration conf, Path place) throws IOException {
     for (Iterator folders = given.get(name).elements(); folders.hasNext();) {
-      if (isBelow(conf, place, new Path(((JsonNode) folders.next()).textValue()))) {
+      if (TablePlaces.isBelow(conf, place, new Path(((JsonNode) folders.next()).textValue()))) {
         return true;
       }
     }
     return false;
-  }
-
-  private static boolean isBelow(Configuration conf, Path place, Path folder) throws IOException {
-    return below(conf, place, folder) != null;
-  }
-
-  /** The path from a folder to a place below it, empty for the folder itself; null for other places. */
-  static String below(Configuration conf, Path place, Path folder) throws IOException {
-    String inner = real(conf, place);
-    String outer = real(conf, folder);
-    if (inner.equals(outer)) {
-      return "";
-    }
-    outer = outer.endsWith("/") ? outer : outer + "/";
-    return inner.startsWith(outer) ? inner.substring(outer.length()) : null;
-  }
-
-  /** The one name of a place: of a local one without the links on the way to it, as far as it is there. */
-  private static String real(Configuration conf, Path place) throws IOException {
-    FileSystem files = place.getFileSystem(conf);
-    Path whole = files.makeQualified(place);
-    return files instanceof LocalFileSystem ? new File(whole.toUri().getPath()).getCanonicalPath() : whole.toString();
   }
 
   /** By the first data file that is found: a table that is sealed in parts only is found by bloomseal.spark.check_table. */

@@ -35,6 +35,7 @@ import scala.collection.immutable.Set$;
  * Written for Janino, hence without lambdas and generics.
  */
 public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
+  private static final String COMMITTER = "spark.sql.sources.outputCommitterClass";
   private static final String MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs";
 
   private final String job;
@@ -54,8 +55,12 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
 
   @Override
   public OutputCommitter setupCommitter(TaskAttemptContext context) {
+    Configuration conf = context.getConfiguration();
     // Of a dynamic overwrite Spark names its own staging folder here.
-    context.getConfiguration().set("mapreduce.output.fileoutputformat.outputdir", table);
+    conf.set("mapreduce.output.fileoutputformat.outputdir", table);
+    if ("org.apache.parquet.hadoop.ParquetOutputCommitter".equals(conf.get(COMMITTER))) {
+      conf.set(COMMITTER, "bloomseal.spark.OwnFolder"); // one that the application has chosen stays
+    }
     return super.setupCommitter(context);
   }
 

@@ -3,6 +3,7 @@ package bloomseal.spark;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -36,6 +37,7 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
       return null;
     }
     found = bound(conf, place, found);
+    refuseLookalikes(found, context.getSchema().getPaths());
     if (FileKeys.logged()) {
       log(KeyBridge.of(conf), FileKeys.name(place == null ? file : place.file), found);
     }
@@ -71,6 +73,21 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
       }
     }
     return builder.build();
+  }
+
+  /** A policy knows columns by their exact names: an SSN beside a keyed ssn may hold the same. */
+  private static void refuseLookalikes(FileEncryptionProperties found, List paths) {
+    Map keyed = found.getEncryptedColumns();
+    for (Iterator each = keyed == null ? null : keyed.keySet().iterator(); each != null && each.hasNext();) {
+      ColumnPath column = (ColumnPath) each.next();
+      for (int i = 0; i < paths.size(); i++) {
+        ColumnPath other = ColumnPath.get((String[]) paths.get(i));
+        if (!other.equals(column) && other.toDotString().equalsIgnoreCase(column.toDotString())) {
+          throw new ParquetCryptoRuntimeException("bloomseal.PolicyError: the name of a column differs from that of "
+              + KeyBridge.shown(column.toDotString()) + ", which has a key, in case alone");
+        }
+      }
+    }
   }
 
   private static void log(KeyBridge bridge, String name, FileEncryptionProperties found) {

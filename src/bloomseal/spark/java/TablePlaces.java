@@ -1,14 +1,18 @@
 package bloomseal.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 
 /**
  * A file's place in a table of the policy that enable was given: which table, and the file's path from the table's folder
@@ -43,22 +47,25 @@ final class TablePlaces {
   static TablePlaces ofWrite(Configuration conf, Path staged) {
     boolean external = !conf.getBoolean("parquet.encryption.key.material.store.internally", true);
     String wanted = conf.get("bloomseal.table");
-    TablePlaces found = null;
-    if (external || wanted != null || isBinding(KeyBridge.given(conf))) {
-      found = of(conf, finalPath(conf, staged));
-    }
+    boolean bound = conf.getBoolean("bloomseal.bound", false);
+    boolean matters = external || bound || isBinding(KeyBridge.given(conf));
+    TablePlaces found = of(conf, matters ? finalPath(conf, staged) : staged);
     if (found != null && found.table == null) {
       throw found.unknown();
     }
-    if (wanted != null && (found == null || !found.name().equals(wanted))) {
-      throw refused("the options are those of table " + KeyBridge.shown(wanted) + ", and this is not its folder", staged);
+    if (found != null) {
+      found.checkFolders();
+    }
+    if (wanted != null && (found == null ? bound : !found.name().equals(wanted))) {
+      throw refused("the options are those of table " + KeyBridge.shown(wanted) + ", and this is not known as its folder: "
+          + "bloomseal.spark.enable(spark, policy=..., tables={name: folder})", staged);
     }
     return found;
   }
 
   /** The place of a file to read; null where no place matters. */
   static TablePlaces ofRead(Configuration conf, Path file) {
-    return isBinding(KeyBridge.given(conf)) ? of(conf, file) : null;
+    return of(conf, file);
   }
 
   /** Whether a table's files have an AAD prefix: then the session's keys serve the policy's tables, and no other file. */
@@ -72,43 +79,75 @@ final class TablePlaces {
     return false;
   }
 
+  /** The table in whose folder a place is, as enable was told; of two folders in one another the inner one's. */
+  static JsonNode told(Configuration conf, JsonNode given, Path place) throws IOException {
+    JsonNode found = null;
+    for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
+      JsonNode table = (JsonNode) tables.next();
+      if (table.hasNonNull("root") && isBelow(conf, place, root(table))
+          && (found == null || isBelow(conf, root(table), root(found)))) {
+        found = table;
+      }
+    }
+    return found;
+  }
+
+  private static Path root(JsonNode table) {
+    return new Path(table.get("root").textValue());
+  }
+
   private static TablePlaces of(Configuration conf, Path file) {
     try {
       JsonNode given = KeyBridge.given(conf);
+      JsonNode told = given == null ? null : told(conf, given, file);
+      if (told != null) {
+        return new TablePlaces(told, below(conf, file, root(told)), file);
+      }
       if (!isBinding(given)) {
         return null;
       }
-      JsonNode known = null;
-      String rest = null;
-      JsonNode only = null;
-      JsonNode called = null;
-      int others = 0;
       Path folder = file.getParent();
       while (folder.getParent() != null && folder.getName().indexOf('=') > 0) {
         folder = folder.getParent();
       }
+      JsonNode only = null;
+      JsonNode called = null;
+      int others = 0;
       for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
         JsonNode table = (JsonNode) tables.next();
-        if (table.hasNonNull("root")) {
-          String below = Guard.below(conf, file, new Path(table.get("root").textValue()));
-          if (below != null && !below.isEmpty() && (rest == null || below.length() < rest.length())) {
-            known = table;
-            rest = below;
-          }
-        } else {
+        if (!table.hasNonNull("root")) {
           only = table;
           others++;
           called = table.get("name").textValue().equals(folder.getName()) ? table : called;
         }
       }
-      if (known == null) {
-        known = others == 1 ? only : called;
-        rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
-      }
-      return new TablePlaces(known, rest, file);
+      String rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
+      return new TablePlaces(others == 1 ? only : called, rest, file);
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("it can't be told to which table a file belongs (" + file + ")");
     }
+  }
+
+  static boolean isBelow(Configuration conf, Path place, Path folder) throws IOException {
+    return below(conf, place, folder) != null;
+  }
+
+  /** The path from a folder to a place below it, empty for the folder itself; null for other places. */
+  static String below(Configuration conf, Path place, Path folder) throws IOException {
+    String inner = real(conf, place);
+    String outer = real(conf, folder);
+    if (inner.equals(outer)) {
+      return "";
+    }
+    outer = outer.endsWith("/") ? outer : outer + "/";
+    return inner.startsWith(outer) ? inner.substring(outer.length()) : null;
+  }
+
+  /** The one name of a place: of a local one without the links on the way to it, as far as it is there. */
+  private static String real(Configuration conf, Path place) throws IOException {
+    FileSystem files = place.getFileSystem(conf);
+    Path whole = files.makeQualified(place);
+    return files instanceof LocalFileSystem ? new File(whole.toUri().getPath()).getCanonicalPath() : whole.toString();
   }
 
   /** Where the file will lie when Spark has committed it. */
@@ -162,15 +201,32 @@ final class TablePlaces {
     if (table == null) {
       throw unknown();
     }
-    if (!table.hasNonNull("prefix")) {
+    if (!table.hasNonNull("prefix") || holds("keys", masterKey)) {
       return;
     }
-    for (Iterator keys = table.get("keys").elements(); keys.hasNext();) {
-      if (((JsonNode) keys.next()).textValue().equals(masterKey)) {
-        return;
+    throw refused("master key " + KeyBridge.shown(masterKey) + " is none of table " + KeyBridge.shown(name()), file);
+  }
+
+  /** Folders' names stand in clear: refuses those of columns that the policy seals. */
+  private void checkFolders() {
+    String[] parts = path.split("/");
+    for (int i = 0; i < parts.length - 1; i++) {
+      String column = parts[i].substring(0, Math.max(0, parts[i].indexOf('=')));
+      if (!column.isEmpty() && !holds("folders", ExternalCatalogUtils.unescapePathName(column))) {
+        throw refused("the values of column " + KeyBridge.shown(column) + " would stand in the names of folders; "
+            + "a policy that seals all columns names in partition_by those that may", file);
       }
     }
-    throw refused("master key " + KeyBridge.shown(masterKey) + " is none of table " + KeyBridge.shown(name()), file);
+  }
+
+  private boolean holds(String list, String name) {
+    boolean none = list.equals("folders") && !table.hasNonNull(list);
+    for (Iterator each = none ? null : table.get(list).elements(); each != null && each.hasNext();) {
+      if (((JsonNode) each.next()).textValue().equals(name)) {
+        return true;
+      }
+    }
+    return none;
   }
 
   private ParquetCryptoRuntimeException unknown() {
