@@ -253,7 +253,7 @@ class Payload:
 
 def test_machine_code_is_not_taken_from_where_he_may_put_it(shared: Path, tmp_path: Path) -> None:
     """numba's cache is made of pickles: those of a folder that he may write to ran as us."""
-    script = "import bloomseal.orc.asking.kernels"
+    script = "import bloomseal.orc.kernels"
 
     def compiled(cache: Path) -> None:
         env = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}

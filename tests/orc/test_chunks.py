@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal.core.errors import FormatError
-from bloomseal.orc.asking.hashing import maybe_in
 from bloomseal.orc.chunks import Compression, deflate, inflate
 from bloomseal.orc.filters import Filters, parsed_filter
+from bloomseal.orc.hashing import maybe_in
 
 
 def _stored(data: bytes, size: int, shrunk: bool = False) -> bytes:

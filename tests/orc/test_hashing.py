@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal import orc
-from bloomseal.orc.asking.hashing import hash_bytes, hash_longs, maybe_in, positions
-from bloomseal.orc.asking.values import Asked
+from bloomseal.orc.asking.values import OrcProbeSet
 from bloomseal.orc.filters import BloomFilter, Filters
+from bloomseal.orc.hashing import hash_bytes, hash_longs, maybe_in, positions
 from bloomseal.orc.index import Bounds
 from bloomseal.orc.schema import Column, Kind
 
@@ -103,7 +103,7 @@ def test_the_writer_sets_these_bits_and_no_others(number: int, data: bytes) -> N
 
 
 def test_kernels_do_what_numpy_does() -> None:
-    from bloomseal.orc.asking import kernels
+    from bloomseal.orc import kernels
 
     chance = np.random.default_rng(7)
     hashes = chance.integers(-(1 << 63), (1 << 63) - 1, 5_000)
@@ -124,8 +124,8 @@ def test_kernels_do_what_numpy_does() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("arrays", "values"):
-        monkeypatch.setattr(f"bloomseal.orc.asking.{module}.worthwhile", lambda _: compiled)
+    for module in ("asking.arrays", "filters"):
+        monkeypatch.setattr(f"bloomseal.orc.{module}.worthwhile", lambda _: compiled)
     chance = np.random.default_rng(3)
     numbers = chance.integers(-300, 300, 400)
     texts = pa.array([f"t{number}" * (number % 5) for number in numbers])
@@ -140,12 +140,12 @@ def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytes
     ]  # fmt: skip
     for kind, values in given:
         column = Column(1, 1, "a", kind)
-        one = Asked(values, column, zone="", hybrid=False)
-        other = Asked(list(values), column, zone="", hybrid=False)
+        one = OrcProbeSet.of_column(values, column, zone="", hybrid=False)
+        other = OrcProbeSet.of_column(list(values), column, zone="", hybrid=False)
         bitset = chance.integers(0, 256, 24).astype(np.uint8) | chance.integers(0, 256, 24).astype(np.uint8)
         asked = BloomFilter(2, bitset)
         assert len(one) == len(other) == len(values)
-        assert (one.maybe_in(asked) == other.maybe_in(asked)).all(), kind
+        assert (one.check(asked) == other.check(asked)).all(), kind
         for bounds in (Bounds(False, -20, 100), Bounds(True), Bounds(False, 0, None), None):
             assert (one.within(bounds) == other.within(bounds)).all(), kind
 
@@ -156,7 +156,7 @@ def _with_field(entry: bytes) -> bytes:
 
 def test_filters_of_one_size_are_asked_at_once() -> None:
     column, chance = Column(1, 1, "a", Kind.LONG), np.random.default_rng(5)
-    asked = Asked([1, 2, None, 3], column, zone="", hybrid=False)
+    asked = OrcProbeSet.of_column([1, 2, None, 3], column, zone="", hybrid=False)
     entries = []
     for _ in range(9):
         bits = bytes(2) + (chance.integers(0, 256, 14) | chance.integers(0, 256, 14)).astype(np.uint8).tobytes()
@@ -164,9 +164,9 @@ def test_filters_of_one_size_are_asked_at_once() -> None:
         entries.append(b"\x0a" + bytes([len(entry)]) + entry)
     stacked = Filters.stacked(memoryview(b"".join(entries)), 9)
     assert stacked is not None
-    every = asked.maybe_in_all(stacked)
+    every = asked.check_all(stacked)
     assert every is not None
-    assert [row.tolist() for row in every] == [asked.maybe_in(one).tolist() for one in stacked]
+    assert [row.tolist() for row in every] == [asked.check(one).tolist() for one in stacked]
     assert Filters.stacked(memoryview(b"".join(entries)), 3) is None
     # A field of a younger writer behind each entry, or behind its bits: these are no longer a row's end,
     # and seen two bytes later they deny values; beginnings that are alike, as all are here, hide it.

@@ -187,6 +187,7 @@ def test_many_values_are_asked_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     write(pa.table({"a": values}), path, stride=500)
     with orc.open_file(path) as file:
         whole = file.verdicts("a", range(4_000))
-        monkeypatch.setattr("bloomseal.orc.asking.values._POSITIONS", 100)
+        for module in ("filters", "asking.values"):
+            monkeypatch.setattr(f"bloomseal.orc.{module}.MOST_POSITIONS", 100)
         assert file.verdicts("a", range(4_000)) == whole
     assert sum(answer.verdicts.count(Verdict.MAYBE_PRESENT) for answer in whole) >= len(values)

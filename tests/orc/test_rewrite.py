@@ -16,8 +16,8 @@ import bloomseal as bs
 from bloomseal import DecryptionSpec, FilterSpec, Verdict, orc
 from bloomseal.core.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
-from bloomseal.orc.asking.hashing import hash_bytes
 from bloomseal.orc.filters import parsed_filter
+from bloomseal.orc.hashing import hash_bytes
 from bloomseal.orc.protobuf import fields
 from bloomseal.orc.rewrite.build import all_in
 from support.jvm import JavaUnavailableError, start_jvm

@@ -25,8 +25,8 @@ import bloomseal as bs
 from bloomseal.cli.arguments.where import parse_where
 from bloomseal.core.parquet.walk import Walk
 from bloomseal.read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
+from bloomseal.read.predicate.predicate import Predicate
 from bloomseal.read.predicate.values import Values
-from bloomseal.table.query.conditions import Bound
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country", "day"])
@@ -212,8 +212,7 @@ def test_sql_gives_what_duckdb_gives_and_pyarrow_and_no_pruning(tmp_path: Path, 
             continue
         condition = parse_where(text, table.leaves)
         found = sorted(table.read(["ssn"], condition, threads=1 + (number % 10 == 0))["ssn"].to_pylist())
-        bound = Bound(condition, table.schema)
-        unpruned = everything.take(pa.array(bound.hits(everything.select(bound.schema.names))))
+        unpruned = everything.take(pa.array(Predicate(condition, table.leaves).hits(everything)))
         assert found == sorted(unpruned["ssn"].to_pylist()), text
         assert found == sorted(arrow.filter(arrows(condition))["ssn"].to_pylist()), text
         wanted = base.execute(f"select ssn from t where {text} order by ssn").fetchall()  # noqa: S608

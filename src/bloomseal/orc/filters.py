@@ -13,10 +13,16 @@ import numpy.typing as npt
 from ..core.cached import cached_property
 from ..core.errors import FormatError
 from ..core.limits import MAX_ORC_HASHES
+from ..sbbf.batch import worthwhile
+from .hashing import maybe_in, positions
 from .protobuf import fields
 
-__all__ = ["BloomFilter", "FilterKind", "Filters", "parsed_filter"]
+__all__ = ["MOST_POSITIONS", "BloomFilter", "FilterKind", "Filters", "parsed_filter"]
 
+MOST_POSITIONS: Final = 1 << 20
+"""Bits chosen that are held in memory at a time, 8 bytes each."""
+_CHECK: Final = 150
+"""Nanoseconds per value and filter without kernels."""
 _WORD_BYTES: Final = 8
 _FIRST: Final = 3
 """Bits of a value that are looked at in every filter; the others where all of these are set."""
@@ -44,6 +50,20 @@ class BloomFilter:
     @property
     def num_bits(self) -> int:
         return 8 * len(self.bitset)
+
+    def check_hashes(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which hashes the filter leaves possible."""
+        signed = hashes.view(np.int64)
+        if worthwhile(_CHECK * len(signed)):
+            from . import kernels
+
+            found = np.empty(len(signed), np.bool_)
+            kernels.check(signed, self.num_hashes, self.num_bits, np.ascontiguousarray(self.bitset), found)
+            return found
+        step = max(1, MOST_POSITIONS // self.num_hashes)
+        parts = [signed[at : at + step] for at in range(0, len(signed), step)] or [signed]
+        hits = [maybe_in(self.bitset, positions(part, self.num_hashes, self.num_bits)) for part in parts]
+        return np.concatenate(hits)
 
     @property
     def is_empty(self) -> bool:

@@ -13,7 +13,7 @@ from ..core.sbbf.probe import several
 from ..core.storage.source import Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
-from .asking.values import Asked
+from .asking.values import OrcProbeSet
 from .encryption import Encryption, Variant, number_of
 from .filters import BloomFilter, FilterKind, Filters
 from .index import FilterInfo, StripeIndex, bounds, need_range
@@ -148,17 +148,19 @@ class OrcLayout:
     def answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
         """As `verdicts`, stripe by stripe: arrays, which are not named yet."""
         (leaf, variant), given = self.opened_leaf(column), several(values)
-        zones: dict[str, Asked] = {}
+        zones: dict[str, OrcProbeSet] = {}
         for stripe in self.stripes:
             with self._at(stripe, column):
                 index = self._index(stripe)
                 zone = index.writer_timezone
                 if zone not in zones:
-                    zones[zone] = Asked(given, leaf, zone=zone, hybrid=self.tail.hybrid_calendar)
+                    zones[zone] = OrcProbeSet.of_column(given, leaf, zone=zone, hybrid=self.tail.hybrid_calendar)
                 found = self._ask(index, leaf, variant, zones[zone])
             yield found
         if not self.stripes:
-            Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
+            OrcProbeSet.of_column(
+                given, leaf, zone="", hybrid=False
+            )  # a value of the wrong kind is refused in an empty file too
 
     def clear(self, stripe: int, columns: Sequence[str]) -> bytes:
         """An ORC file in memory: one stripe, these columns in clear, without indexes and statistics.
@@ -255,7 +257,7 @@ class OrcLayout:
         """Rows of a row group, of which the last may have fewer."""
         return self.tail.row_index_stride or stripe.num_rows
 
-    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Answers:
+    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: OrcProbeSet) -> Answers:
         if variant is not None and not self.keys.allow_ctr:
             return undecided(index, len(asked), _UNAUTHENTICATED)
         found = self.stripe_statistics(index.stripe.index, leaf)

@@ -10,7 +10,7 @@ import pytest
 import bloomseal as bs
 from bloomseal import Verdict, orc
 from bloomseal.core.errors import PolicyError, UnsupportedError, UsageError
-from bloomseal.orc.asking.values import Asked
+from bloomseal.orc.asking.values import OrcProbeSet
 
 PLACE = Path(__file__).with_name("char.orc")
 ROWS = [(number, f"c{number * 7919 % 10007}") for number in range(200)]
@@ -25,8 +25,8 @@ def test_no_value_that_is_there_is_absent() -> None:
         assert answer.verdicts == [Verdict.NO_FILTER] * len(ROWS)
         assert str(answer.untrusted).endswith("filters over char miss values (seen in its files)")
         (truth,) = file.filter(0, "c") or []
-        asked = Asked(texts, file.schema.leaf("c"), zone="", hybrid=False)
-        assert asked.maybe_in(truth).sum() < 20, "the file no longer shows it"
+        asked = OrcProbeSet.of_column(texts, file.schema.leaf("c"), zone="", hybrid=False)
+        assert asked.check(truth).sum() < 20, "the file no longer shows it"
         assert Verdict.ABSENT not in file.verdicts("id", [number for number, _ in ROWS])[0].verdicts
     for number, text in ROWS[::20]:
         (row,) = bs.read_table(data, filters=[("c", "==", text.ljust(12))]).to_pylist()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bloomseal.orc.asking.hashing import hash_bytes, hash_longs, positions
+from bloomseal.orc.hashing import hash_bytes, hash_longs, positions
 
 PLACE = Path(__file__).with_name("hashes.json")
 DATA: dict[str, Any] = json.loads(PLACE.read_bytes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import pyarrow as pa
 from ..errors import UsageError
 from .block import bitset_check, halves
 from .encoding import encode_value, int_range
-from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
 from .types import ColumnType, PhysicalType
 
@@ -27,6 +26,14 @@ _Unusual = tuple[Indices, Bools]
 
 _FEW: Final = 3
 """Hashes for which plain Python is fastest, by far: a call of numpy's takes as long as three of them."""
+
+
+class HashFilter(Protocol):
+    """A filter of hashes; of any kind, where a subclass asks it."""
+
+    @property
+    def bitset(self) -> Any: ...
+    def check_hashes(self, hashes: U64) -> Bools: ...
 
 
 class ProbeSet:
@@ -75,12 +82,16 @@ class ProbeSet:
         unusual = np.array(owners, dtype=np.intp), np.array(undecided, dtype=np.bool_)
         return cls(np.array(hashes, dtype=np.uint64), unusual)
 
-    def check(self, bloom_filter: SplitBlockBloomFilter) -> Bools:
+    def check(self, bloom_filter: HashFilter) -> Bools:
         """One bool per value: False is absent, True may be present."""
         if self._apart is None:
             found = bloom_filter.check_hashes(self._hashes)
         else:
             found = np.array([bitset_check(bloom_filter.bitset, *one) for one in self._apart], dtype=np.bool_)
+        return self.of_values(found)
+
+    def of_values(self, found: Bools) -> Bools:
+        """One bool per value: whether any of its hashes was found, or none decides."""
         if self._unusual is None:
             return found
         owners, undecided = self._unusual
@@ -88,7 +99,7 @@ class ProbeSet:
         answer[owners[found]] = True
         return answer
 
-    def none_in(self, bloom_filter: SplitBlockBloomFilter) -> bool:
+    def none_in(self, bloom_filter: HashFilter) -> bool:
         """True where the filter excludes every one of the values: what `check` says, all at once."""
         if self._undecided:
             return False

@@ -1,1 +1,1 @@
-"""From values to verdicts: hashes and the bits they choose, filters that are not believed, a stripe's answers."""
+"""From values to verdicts: their hashes, filters that are not believed, a stripe's answers."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...core.verdict import Hits, Verdict, verdicts
 from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
-from .values import Asked
+from .values import OrcProbeSet
 
 __all__ = ["Answers", "RowGroupVerdicts", "asked_of_stripe", "undecided"]
 
@@ -69,7 +69,7 @@ def undecided(index: StripeIndex, values: int, why: str) -> Answers:
 
 
 def asked_of_stripe(
-    asked: Asked,
+    asked: OrcProbeSet,
     index: StripeIndex,
     column: int,
     variant: int | None,
@@ -96,11 +96,11 @@ def asked_of_stripe(
         filters = index.filters(stream)
         if why is None:
             believed, empty = np.ones(count, np.bool_), filters.empty
-            if (every := asked.maybe_in_all(filters)) is not None:
+            if (every := asked.check_all(filters)) is not None:
                 maybe &= every
             else:
                 for group, one in enumerate(filters):
-                    maybe[group] &= asked.maybe_in(one)
+                    maybe[group] &= asked.check(one)
     # Most row groups are ruled out by now, and their statistics, of which a stripe has many, are not parsed.
     left = np.flatnonzero(maybe.any(axis=1) | empty).tolist()
     statistics = index.statistics(column, variant) if left else None

@@ -1,4 +1,4 @@
-"""Arrays of values, hashed as a whole: what `Asked` makes of each value, made of millions at once."""
+"""Arrays of values, hashed as a whole: what `OrcProbeSet` makes of each value, made of millions at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from ...core.errors import UsageError
 from ...sbbf.batch import worthwhile
+from ..hashing import hash_bytes, hash_longs
 from ..schema import INTEGER_BITS, Column, Kind
-from .hashing import hash_bytes, hash_longs
 
 __all__ = ["hashed"]
 
@@ -21,11 +21,13 @@ _SPAN: Final = 2_000
 
 
 class Hashed(NamedTuple):
-    """What stands for values in a filter: how many values; hashes; of which value each is; the numbers themselves."""
+    """What stands for values in a filter: hashes; of which value each is; which values no hash decides; the numbers
+    themselves.
+    """
 
-    number: int
     hashes: npt.NDArray[np.int64]
     owners: npt.NDArray[np.intp]
+    undecided: npt.NDArray[np.bool_]
     longs: npt.NDArray[np.int64] | None
 
 
@@ -58,7 +60,7 @@ def _integers(values: npt.NDArray[np.int64], bits: int) -> Hashed:
     half = 1 << bits - 1
     owners = np.flatnonzero((values >= -half) & (values <= half - 1))
     longs = values[owners]
-    return Hashed(len(values), hash_longs(longs), owners, longs)
+    return Hashed(hash_longs(longs), owners, np.zeros(len(values), np.bool_), longs)
 
 
 def _floats(values: npt.NDArray[np.float64]) -> Hashed | None:
@@ -68,17 +70,17 @@ def _floats(values: npt.NDArray[np.float64]) -> Hashed | None:
     # Both zeros are asked for.
     owners = np.concatenate([np.arange(len(values)), zeros])
     inputs = np.concatenate([values, -values[zeros]])
-    return Hashed(len(values), hash_longs(inputs.view(np.int64)), owners, None)
+    return Hashed(hash_longs(inputs.view(np.int64)), owners, np.zeros(len(values), np.bool_), None)
 
 
 def _texts(values: pa.Array) -> Hashed:
-    owners = np.arange(len(values))
+    owners, decided = np.arange(len(values)), np.zeros(len(values), np.bool_)
     wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     if not len(values) or not worthwhile(_SPAN * len(values)):
         return Hashed(
-            len(values), hash_bytes(values.cast(pa.large_binary() if wide else pa.binary()).to_pylist()), owners, None
+            hash_bytes(values.cast(pa.large_binary() if wide else pa.binary()).to_pylist()), owners, decided, None
         )
-    from . import kernels
+    from .. import kernels
 
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64 if wide else np.int32)[values.offset : values.offset + len(values) + 1]
@@ -88,4 +90,4 @@ def _texts(values: pa.Array) -> Hashed:
     if spans[0] < 0 or spans[-1] > len(whole) or (np.diff(spans) < 0).any():
         raise UsageError("an Arrow array with offsets outside its data")
     kernels.hash_spans(whole, spans, hashes)
-    return Hashed(len(values), hashes.view(np.int64), owners, None)
+    return Hashed(hashes.view(np.int64), owners, decided, None)

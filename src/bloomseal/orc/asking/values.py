@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ...core.cached import cached_property
 from ...core.errors import UsageError
 from ...core.sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
+from ...core.sbbf.probe import ProbeSet
 from ...core.sbbf.types import ColumnType, LogicalType, PhysicalType
 from ...core.text import articled
-from ...sbbf.batch import worthwhile
-from ..filters import BloomFilter, Filters
+from ..filters import MOST_POSITIONS, Filters
+from ..hashing import hash_bytes, hash_longs, positions
 from ..index import Bounds
 from ..schema import INTEGER_BITS, Column, Kind
-from .arrays import hashed
-from .hashing import hash_bytes, hash_longs, maybe_in, positions
+from .arrays import Hashed, hashed
 
-__all__ = ["Asked"]
+__all__ = ["OrcProbeSet"]
 
 Inputs = tuple[int, ...] | tuple[bytes, ...] | None
 """Inputs of the hash, any of which can stand for a value; none at all: it is absent; None: it may always be there."""
@@ -49,32 +48,33 @@ _GREGORIAN_FROM: Final = dt.date(1582, 10, 15).toordinal() - _EPOCH
 _SURE_FROM: Final = (dt.date(1900, 1, 1).toordinal() - _EPOCH) * 86_400_000
 """Before it, in milliseconds, writers differ in calendars and local mean times."""
 _LONG_END: Final = 1 << 63
-_POSITIONS: Final = 1 << 20
-"""Bits chosen that are held in memory at a time, 8 bytes each."""
-_CHECK: Final = 150
-"""Nanoseconds per value and filter without kernels."""
 _UTC: Final = ("GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z")
 
 
-class Asked:
-    """Values of one column, hashed once.
+class OrcProbeSet(ProbeSet):
+    """Values of one column of an ORC file, hashed once. Make one with `of_column`."""
 
-    Args:
-        values: Python, numpy or Arrow values.
-        column: a leaf.
-        zone: the stripe's writer time zone: TIMESTAMP values are wall-clock times in it.
-        hybrid: dates before 1582-10-15 may count in the Julian calendar.
+    __slots__ = ("_longs",)
 
-    Raises:
-        UsageError: a value of the wrong kind for the column.
-    """
+    def __init__(self, values: Hashed) -> None:
+        super().__init__(values.hashes.view(np.uint64), (values.owners, values.undecided))
+        self._apart = None  # which bits a value chooses is another matter here
+        self._longs = values.longs
 
-    def __init__(self, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> None:
-        self._longs: npt.NDArray[np.int64] | None = None
+    @classmethod
+    def of_column(cls, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> Self:
+        """Hash Python, numpy or Arrow values.
+
+        Args:
+            column: a leaf.
+            zone: the stripe's writer time zone: TIMESTAMP values are wall-clock times in it.
+            hybrid: dates before 1582-10-15 may count in the Julian calendar.
+
+        Raises:
+            UsageError: a value of the wrong kind for the column.
+        """
         if (known := hashed(values, column)) is not None:
-            self._count, self._hashes, self._owners, self._longs = known
-            self._undecided = np.zeros(self._count, np.bool_)
-            return
+            return cls(known)
         inputs: list[Any] = []
         owners: list[int] = []
         undecided: list[bool] = []
@@ -83,88 +83,35 @@ class Asked:
             undecided.append(found is None)
             inputs += found or ()
             owners += [place] * len(found or ())
-        self._count = len(undecided)
-        self._undecided = np.array(undecided, np.bool_)
-        self._owners = np.array(owners, np.intp)
+        of, doubts = np.array(owners, np.intp), np.array(undecided, np.bool_)
         if column.kind in _TEXT or column.kind in (Kind.BINARY, Kind.DECIMAL):
-            self._hashes = hash_bytes(inputs)
-        else:
-            longs = np.array(inputs, np.int64)
-            self._hashes = hash_longs(longs)
-            if column.kind in INTEGER_BITS or column.kind is Kind.DATE:
-                self._longs = longs
-
-    def __len__(self) -> int:
-        return self._count
-
-    @cached_property
-    def _each_once(self) -> bool:
-        """Does every value have one input?"""
-        return bool((self._owners == np.arange(len(self._owners))).all())
-
-    @property
-    def hashes(self) -> npt.NDArray[np.int64]:
-        """Of all inputs, to fill a filter with."""
-        return self._hashes
-
-    @property
-    def undecided(self) -> int:
-        """How many values no filter can be asked for."""
-        return int(self._undecided.sum())
-
-    def __repr__(self) -> str:
-        return f"<{self._count} values>"  # hashes without a key tell the values
-
-    def __reduce__(self) -> Any:
-        raise TypeError("values asked for are not pickled: hashes without a key tell them")
+            return cls(Hashed(hash_bytes(inputs), of, doubts, None))
+        longs = np.array(inputs, np.int64)
+        ordered = column.kind in INTEGER_BITS or column.kind is Kind.DATE
+        return cls(Hashed(hash_longs(longs), of, doubts, longs if ordered else None))
 
     def within(self, bounds: Bounds | None) -> npt.NDArray[np.bool_]:
         """Which values the statistics leave possible; null is always."""
-        if bounds is None:
-            return np.ones(self._count, np.bool_)
-        if bounds.only_nulls:
-            return self._undecided.copy()
-        if self._longs is None or (bounds.least is None and bounds.greatest is None):
-            return np.ones(self._count, np.bool_)
-        inside = np.ones(len(self._longs), np.bool_)
+        longs = self._longs
+        if bounds is not None and bounds.only_nulls:
+            return self.of_values(np.zeros(len(self._hashes), np.bool_))
+        if bounds is None or longs is None or (bounds.least is None and bounds.greatest is None):
+            return np.ones(len(self), np.bool_)
+        inside = np.ones(len(longs), np.bool_)
         if bounds.least is not None:
-            inside &= self._longs >= bounds.least
+            inside &= longs >= bounds.least
         if bounds.greatest is not None:
-            inside &= self._longs <= bounds.greatest
-        return self._any(inside)
+            inside &= longs <= bounds.greatest
+        return self.of_values(inside)
 
-    def maybe_in(self, bloom_filter: BloomFilter) -> npt.NDArray[np.bool_]:
-        """Which values the filter leaves possible."""
-        num_hashes, num_bits = bloom_filter.num_hashes, bloom_filter.num_bits
-        if worthwhile(_CHECK * len(self._hashes)):
-            from . import kernels
-
-            found = np.empty(len(self._hashes), np.bool_)
-            kernels.check(self._hashes, num_hashes, num_bits, np.ascontiguousarray(bloom_filter.bitset), found)
-            return self._any(found)
-        step = max(1, _POSITIONS // num_hashes)
-        parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)] or [self._hashes]
-        hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
-        return self._any(np.concatenate(hits))
-
-    def maybe_in_all(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
+    def check_all(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
         """Few values, asked of filters of one size at once: an array of shape (filters, values). None: too much of both
         to be held in memory.
         """
-        if not filters.num_bytes or len(filters) * len(self._hashes) * filters.num_hashes > _POSITIONS:
+        if not filters.num_bytes or len(filters) * len(self._hashes) * filters.num_hashes > MOST_POSITIONS:
             return None
-        hits = filters.hits(positions(self._hashes, filters.num_hashes, 8 * filters.num_bytes))
-        maybe = np.tile(self._undecided, (len(filters), 1))
-        for place, owner in enumerate(self._owners.tolist()):
-            maybe[:, owner] |= hits[:, place]
-        return maybe
-
-    def _any(self, hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        if len(hits) == self._count and not self._undecided.any() and self._each_once:
-            return hits
-        maybe = self._undecided.copy()
-        maybe[self._owners[hits]] = True
-        return maybe
+        hits = filters.hits(positions(self._hashes.view(np.int64), filters.num_hashes, 8 * filters.num_bytes))
+        return np.array([self.of_values(one) for one in hits], np.bool_).reshape(len(filters), len(self))
 
 
 def _inputs(value: Any, column: Column, zone: str, hybrid: bool) -> Inputs:

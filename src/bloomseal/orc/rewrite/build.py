@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from ...core.errors import UnsupportedError
 from ...core.text import articled
-from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
-from ..asking.values import Asked
+from ..asking.values import OrcProbeSet
 from ..encryption import Variant
+from ..hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..protobuf import encoded
 from ..schema import INTEGER_BITS, Column, Kind
 
@@ -83,13 +83,14 @@ def value_hashes(values: pa.Array, column: Column, zone: str, *, hybrid: bool) -
         return hash_longs(_doubles(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))
     if column.kind in _BYTES:
         return hash_bytes(values.cast(pa.binary()).to_pylist())
-    asked = Asked(values, column, zone=zone, hybrid=hybrid)
-    if asked.undecided:
+    asked = OrcProbeSet.of_column(values, column, zone=zone, hybrid=hybrid)
+    hashes, _, undecided = asked.hashes()
+    if undecided.any():
         raise UnsupportedError(
-            f"{asked.undecided} {column.type_name} values that writers and readers hash in different ways",
+            f"{int(undecided.sum())} {column.type_name} values that writers and readers hash in different ways",
             column=column.name,
         )
-    return asked.hashes
+    return hashes.view(np.int64)
 
 
 def _doubles(values: npt.NDArray[np.float64]) -> I64:

@@ -16,7 +16,7 @@ from ...core.errors import UsageError
 from ...core.exclusion import Exclusion, by_bounds, by_condition, by_orc_filters
 from ...core.parquet.statistics import PartBounds
 from ...orc import Column
-from ...orc.asking.values import Asked
+from ...orc.asking.values import OrcProbeSet
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.statistics import GroupStatistics
@@ -100,18 +100,14 @@ class _Asking:
         try:
             asked = term.once(
                 ("orc", column.kind, column.length, column.precision, column.scale, self._zone, self._hybrid),
-                lambda values: Asked(values, column, zone=self._zone, hybrid=self._hybrid),
+                lambda values: OrcProbeSet.of_column(values, column, zone=self._zone, hybrid=self._hybrid),
             )
         except UsageError:
             return None  # a value that rows can be compared with, and the filter can't be asked for
         if (filters := self._file.believed(self._stripe, column)) is None:
             return None
-        every = asked.maybe_in_all(filters)
-        found = (
-            np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
-            if every is None
-            else every.any(axis=1)
-        )
+        every = asked.check_all(filters)
+        found = np.array([not asked.none_in(one) for one in filters], np.bool_) if every is None else every.any(axis=1)
         # An empty filter proves nothing. Where it is one over nulls, statistics say so.
         return np.asarray(found | filters.empty, np.bool_)
 

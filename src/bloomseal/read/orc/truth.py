@@ -10,7 +10,7 @@ from ...core.errors import BloomsealError
 from ...core.parquet.schema import Leaf
 from ...format.hashes.truth import Truth
 from ...orc import BloomFilter, Column
-from ...orc.asking.values import Asked
+from ...orc.asking.values import OrcProbeSet
 from ...orc.layout import OrcLayout
 from ...orc.rewrite.build import leaf_values
 
@@ -32,9 +32,9 @@ def held_against_values(
     for (first, end), bloom_filter in zip(file.row_spans(stripe), filters, strict=True):
         values = leaf_values(rows.slice(first, end - first), way).drop_null()
         try:
-            asked = Asked(values, column, zone=zone, hybrid=hybrid)
+            asked = OrcProbeSet.of_column(values, column, zone=zone, hybrid=hybrid)
         except BloomsealError as error:
             found.append(Truth(unasked=f"its column's values can't be told: {error.what}"))
             continue
-        found.append(Truth(len(asked), len(asked) - int(asked.maybe_in(bloom_filter).sum())))
+        found.append(Truth(len(asked), len(asked) - int(asked.check(bloom_filter).sum())))
     return found

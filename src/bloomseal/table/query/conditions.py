@@ -25,39 +25,13 @@ if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
     from ...core.sbbf import ColumnType
     from ...read.file import SealedFile
+    from ...read.predicate.predicate import Predicate
 
-__all__ = ["Bound", "Condition", "Rest", "alike"]
+__all__ = ["Condition", "Rest", "alike"]
 
 Decide = Callable[[Part, bool], said.Condition | bool | None]
 _WHOLE_NUMBERS: Final = ("", "int")
 _MOMENTS: Final = ("timestamp", "time")
-
-
-class Bound:
-    """A predicate of any form, over the columns of the whole table.
-
-    Args:
-        leaves: of `table`, where they are known.
-
-    Attributes:
-        schema: the top-level columns that it is about.
-
-    Raises:
-        UsageError: no such column, or a value of the wrong kind.
-    """
-
-    def __init__(self, filters: Any, table: pa.Schema, leaves: Schema | None = None) -> None:
-        from ...format.leaves import leaves_of
-        from ...read.predicate.predicate import Predicate
-
-        self.leaves = leaves_of(table) if leaves is None else leaves
-        self._predicate = Predicate(filters, self.leaves)
-        names = dict.fromkeys(leaf.path[0] for leaf in self._predicate.leaves)
-        self.schema = pa.schema([table.field(name) for name in names])
-
-    def hits(self, rows: pa.Table) -> npt.NDArray[np.int64]:
-        """The rows that satisfy it; `rows` has the columns of `schema`."""
-        return self._predicate.hits(rows)
 
 
 class Rest(NamedTuple):
@@ -65,11 +39,11 @@ class Rest(NamedTuple):
 
     Attributes:
         filters: what its own columns are asked, and what may prune; None: nothing.
-        bound: what the rows that are left are asked in the table's schema; None: nothing.
+        again: the rows that are left are asked again, in the table's schema (`Condition.hits`).
     """
 
     filters: said.Condition | None
-    bound: Bound | None
+    again: bool
 
 
 class Condition:
@@ -82,6 +56,7 @@ class Condition:
 
     Attributes:
         columns: of a list of tuples, those that it names.
+        schema: where it is bound, the table's top-level columns that it is about.
         needs_schema: is it of a form that has to be bound to the table's schema?
 
     Raises:
@@ -92,7 +67,7 @@ class Condition:
         self._expected = expected
         self._tree = None if filters is None else said.shared(filters)
         self._known = known
-        self._bound: Bound | None = None
+        self._bound: Predicate | None = None
         self._answers: dict[tuple[int, bool], list[bool]] = {}
         self._implied: dict[int, said.Condition] = {}
         self.columns: set[str] = set()
@@ -107,10 +82,13 @@ class Condition:
         Raises:
             UsageError: no such column, or a value of the wrong kind.
         """
-        from ...read.predicate.predicate import implied
+        from ...read.predicate.predicate import Predicate, implied
 
         assert self._tree is not None  # noqa: S101
-        self._bound = Bound(self._tree, table, leaves)
+        self._bound, self._leaves = Predicate(self._tree, leaves), leaves
+        self.schema = pa.schema(
+            [table.field(name) for name in dict.fromkeys(one.path[0] for one in self._bound.leaves)]
+        )
         self._ask_known(self._tree, table)
         for part, negated in parts_of(self._tree):
             if isinstance(part, Expression) and not negated and (found := implied(part.tree, leaves)) is not None:
@@ -121,6 +99,11 @@ class Condition:
     def bound(self) -> bool:
         """Is it bound to the table's schema?"""
         return self._bound is not None
+
+    def hits(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The rows that satisfy it, where it is bound; `rows` has the columns of `schema`."""
+        assert self._bound is not None  # noqa: S101
+        return self._bound.hits(rows)
 
     @property
     def tree(self) -> said.Condition | None:
@@ -158,7 +141,7 @@ class Condition:
             decided: does the known value of this column count in the file?
         """
         if self._tree is None:
-            return Rest(None, None)
+            return Rest(None, False)
         schema, exact = file.leaves, True
         lacking: set[str] = set()
         told: set[str] = set()
@@ -172,7 +155,7 @@ class Condition:
             if not isinstance(part, Expression) and not schema.has(part.column):
                 lacking.add(part.column)
                 return _of_null(part, negated)
-            if self._bound is None or self._means_the_same(part, file, self._bound, decided):
+            if self._bound is None or self._means_the_same(part, file, decided):
                 return None
             exact = False
             return self._pruning(part, negated, decide, True)
@@ -180,26 +163,26 @@ class Condition:
         left = _simplified(self._tree, decide)
         if left is False:
             return by_column(schema, lacking) or by_folder(self._expected, told)
-        return Rest(None if left is True else left, None if exact else self._bound)
+        return Rest(None if left is True else left, not exact)
 
     def _pruning(self, part: Part, negated: bool, decide: Decide, unknown: bool | None) -> said.Condition | bool | None:
         """Of an expression over columns that the file has not, or has otherwise: what it implies for the others."""
         found = self._implied.get(id(part)) if not negated else None
         return unknown if found is None else _simplified(found, decide)
 
-    def _means_the_same(self, part: Part, file: SealedFile, table: Bound, decided: Callable[[str], bool]) -> bool:
+    def _means_the_same(self, part: Part, file: SealedFile, decided: Callable[[str], bool]) -> bool:
         """Do the file's own columns answer as the table's would? A narrower float rounds the value that is
         asked for.
         """
         schema = file.leaves
         if not isinstance(part, Expression):
-            mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)
+            mine, whole = schema.leaf(part.column), self._leaves.leaf(part.column)
             return mine.path == whole.path and mine.repeated == whole.repeated and alike(mine.type, whole.type)
         names = list(dict.fromkeys(one.path[0] for one in part.tree.fields()))
         if not all(schema.has(name) and not (name in self._known and decided(name)) for name in names):
             return False
         types = file.plan(names).empty.schema
-        return all(types.field(name).type == table.schema.field(name).type for name in names)
+        return all(types.field(name).type == self.schema.field(name).type for name in names)
 
     def _ask_known(self, tree: said.Condition, table: pa.Schema | None) -> None:
         for part, negated in parts_of(tree):
@@ -248,21 +231,24 @@ def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list
     asked = Not(part) if negated else part
     if len(values) > 1:
         rows = pa.table(dict(values))
-        return _flags(Bound(asked, rows.schema).hits(rows), rows.num_rows)
+        return _flags(asked, rows)
     ((name, array),) = values.items()
     if pa.types.is_null(array.type) and not isinstance(part, Expression):
         return [_of_null(part, negated)] * len(array)
     distinct = array.dictionary_encode()
     rows = pa.table({name: pa.concat_arrays([distinct.dictionary, pa.nulls(1, array.type)])})
     try:
-        answers = _flags(Bound(asked, rows.schema).hits(rows), rows.num_rows)
+        answers = _flags(asked, rows)
     except UsageError as error:
         raise error.at(column=name) from None
     return [answers[-1 if place is None else place] for place in distinct.indices.to_pylist()]
 
 
-def _flags(hits: npt.NDArray[np.int64], count: int) -> list[bool]:
-    flags = np.zeros(count, dtype=np.bool_)
-    flags[hits] = True
+def _flags(asked: said.Condition, rows: pa.Table) -> list[bool]:
+    from ...format.leaves import leaves_of
+    from ...read.predicate.predicate import Predicate
+
+    flags = np.zeros(rows.num_rows, dtype=np.bool_)
+    flags[Predicate(asked, leaves_of(rows.schema)).hits(rows)] = True
     found: list[bool] = flags.tolist()
     return found

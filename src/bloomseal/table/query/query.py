@@ -119,11 +119,11 @@ class Fragment:
                 )
         decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
         self.left = query.condition.left(number, self.file, decided)
-        filters, bound = (None, None) if isinstance(self.left, Exclusion) else self.left
+        filters, again = (None, False) if isinstance(self.left, Exclusion) else self.left
         counted = names or self._least(schema, filters)
-        if bound is not None:
+        if again:
             # Its rows are asked in the table's schema, once they are read.
-            counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
+            counted = list(dict.fromkeys([*counted, *filter(schema.has, query.condition.schema.names)]))
         self.plan = self.file.plan(counted or None, filters, int96_unit=query.int96_unit)
         filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
@@ -177,7 +177,7 @@ class Fragment:
     @property
     def _only_counted(self) -> bool:
         """Is nothing of the file asked for but the number of its rows?"""
-        return not self.shape.schema.names and self.left == Rest(None, None)
+        return not self.shape.schema.names and self.left == Rest(None, False)
 
     def _counted(self, group: int) -> pa.Table:
         rows = self.file.rows_in_part(group)
@@ -186,12 +186,12 @@ class Fragment:
 
     def _matching(self, rows: pa.Table) -> pa.Table | None:
         """Those that the table's schema is needed for to tell."""
-        bound = None if isinstance(self.left, Exclusion) else self.left.bound
-        if bound is None:
+        if isinstance(self.left, Exclusion) or not self.left.again:
             return rows
         from ...read.rows import take  # look-ups that leave nothing need not load it
 
-        hits = bound.hits(self._query.in_schema(self.number, rows, bound.schema))
+        condition = self._query.condition
+        hits = condition.hits(self._query.in_schema(self.number, rows, condition.schema))
         self.plan.stats.count(rows=len(hits) - rows.num_rows)
         return take(rows, hits) if len(hits) else None
 

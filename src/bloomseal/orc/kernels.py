@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba import types
 
-from ..._compiled import compiled_for, frozen
+from .._compiled import compiled_for, frozen
 
 __all__ = ["check", "hash_spans"]
 
