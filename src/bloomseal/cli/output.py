@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -92,7 +90,12 @@ class Output:
             raise UsageError(f"the rows can't be written: {reason}", file=self.path) from None
 
     def _write(self, schema: pa.Schema, rows: Iterable[pa.RecordBatch], stream: IO[bytes]) -> None:
-        with gzip.open(stream, "wb") if self.zipped else contextlib.nullcontext(stream) as packed:
+        if not self.zipped:
+            _WRITERS[self.kind](schema, rows, stream)
+            return
+        import gzip
+
+        with gzip.open(stream, "wb") as packed:
             _WRITERS[self.kind](schema, rows, packed)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import click
 
@@ -14,14 +13,13 @@ from ...index.update import UpdateReport
 from ...policy import TablePolicy
 from ...specs import EncryptionSpec
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options
+from ..arguments.opening import OpeningOptions
+from ..arguments.options import argument, option, options
 from ..arguments.sealing import SealingOptions
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
 
 __all__ = ["index"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAMED: Final = 10
 
@@ -41,92 +39,96 @@ def index() -> None:
     """
 
 
-_PLACE: Final = (
-    click.argument("folder", type=PATH, metavar="TABLE"),
-    click.option("--column", required=True, metavar="COLUMN", help="Dotted path of the column."),
-)
-_SEALING: Final = (
-    click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
-    click.option("--column-key", metavar="NAME", help="Master key of the column; none: the footer's."),
-)
-_SIZING: Final = (
-    click.option(
+@dataclass
+class _Place:
+    """A column of a table."""
+
+    folder: str = argument(type=PATH, metavar="TABLE")
+    column: str = option("--column", required=True, metavar="COLUMN", help="Dotted path of the column.")
+
+
+@dataclass
+class _Reading:
+    """An index to look at."""
+
+    place: _Place = field(default_factory=_Place)
+    opening: OpeningOptions = field(default_factory=OpeningOptions)
+
+    @property
+    def index(self) -> SealedIndex:
+        """It, opened."""
+        decryption = self.opening.decryption([self.place.folder])
+        return open_table(self.place.folder, decryption=decryption).index(self.place.column)
+
+
+@dataclass
+class _Writing:
+    """An index to write, with what seals it."""
+
+    place: _Place = field(default_factory=_Place)
+    footer_key: str | None = option(
+        "--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."
+    )
+    column_key: str | None = option(
+        "--column-key", metavar="NAME", help="Master key of the column; none: the footer's."
+    )
+    opening: OpeningOptions = field(default_factory=OpeningOptions)
+
+    @property
+    def index(self) -> SealedIndex:
+        """It, opened."""
+        return self.opened()[0]
+
+    def opened(self) -> tuple[SealedIndex, TablePolicy | None]:
+        """It, and the policy that says how it is sealed, if one does."""
+        folder, column = self.place.folder, self.place.column
+        decryption = self.opening.decryption([folder])
+        if isinstance(decryption, TablePolicy):
+            if self.footer_key or self.column_key:
+                raise UsageError("the policy says which keys; --footer-key and --column-key go without --policy")
+            return open_table(folder, decryption=decryption).index(column, encryption=decryption), decryption
+        named = () if self.column_key is None else (f"{column}={self.column_key}",)
+        encryption: EncryptionSpec = SealingOptions(self.footer_key, named).spec(self.opening.keys)
+        return open_table(folder, decryption=decryption).index(column, encryption=encryption), None
+
+
+@dataclass
+class _Sizing:
+    """How large an index is; None: as the policy says, or the index that is there."""
+
+    false_places: float | None = option(
         "--false-places",
         type=float,
         metavar="NUMBER",
         help="Row groups read for nothing, per value asked for, in the whole table (default: the policy's, or 0.001).",
-    ),
-    click.option(
+    )
+    max_keys: int | None = option(
         "--max-keys",
         type=click.IntRange(min=1),
         metavar="NUMBER",
         help="Queries for more values than so many ask the files' own filters (default: the policy's, or any number).",
-    ),
-    click.option("--pad/--no-pad", default=None, help="Fill up, so that sizes tell less."),
-)
-_DRY_RUN: Final = (click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing."),)
+    )
+    pad: bool | None = option("--pad/--no-pad", default=None, help="Fill up, so that sizes tell less.")
+
+    def of_new(self, policy: TablePolicy | None, column: str) -> dict[str, Any]:
+        """The arguments of `SealedIndex.build`."""
+        said = None if policy is None else policy.indexes().get(column)
+        rest = (0.001, None, False) if said is None else (said.false_places, said.max_keys, said.pad)
+        return {name: rest[at] if own is None else own for at, (name, own) in enumerate(vars(self).items())}
 
 
-def _with(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Function], Function]:
-    def decorate(function: Function) -> Function:
-        for option in (one for group in reversed(groups) for one in reversed(group)):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-def _writes(function: Callable[..., Any]) -> Any:
-    """Give a command ``opened``, the index with what seals it."""
-
-    @functools.wraps(function)
-    def wrapper(
-        *,
-        folder: str,
-        column: str,
-        footer_key: str | None,
-        column_key: str | None,
-        opening: OpeningOptions,
-        **rest: Any,
-    ) -> Any:
-        decryption = opening.decryption([folder])
-        if isinstance(decryption, TablePolicy):
-            if footer_key or column_key:
-                raise UsageError("the policy says which keys; --footer-key and --column-key go without --policy")
-            encryption: EncryptionSpec | TablePolicy = decryption
-        else:
-            named = () if column_key is None else (f"{column}={column_key}",)
-            encryption = SealingOptions(footer_key, named).spec(opening.keys)
-        opened = open_table(folder, decryption=decryption).index(column, encryption=encryption)
-        return function(opened=opened, policy=decryption if isinstance(decryption, TablePolicy) else None, **rest)
-
-    decorated: Any = _with(_PLACE, _SEALING)(opening_options(common_options()(wrapper)))
-    return decorated
-
-
-def _reads(function: Callable[..., Any]) -> Any:
-    """Give a command ``opened``, the index to be looked at."""
-
-    @functools.wraps(function)
-    def wrapper(*, folder: str, column: str, opening: OpeningOptions, **rest: Any) -> Any:
-        opened = open_table(folder, decryption=opening.decryption([folder])).index(column)
-        return function(opened=opened, **rest)
-
-    decorated: Any = _with(_PLACE)(opening_options(common_options()(wrapper)))
-    return decorated
+_reads = options(_Reading, "reading")
+_writes = options(_Writing, "writing")
+_sized = options(_Sizing, "sizing")
+_dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing.")
 
 
 @index.command(short_help="Make the index.")
-@_with(_SIZING, _DRY_RUN)
+@_sized
+@_dry_run
 @_writes
-def build(
-    opened: SealedIndex,
-    policy: TablePolicy | None,
-    false_places: float | None,
-    max_keys: int | None,
-    pad: bool | None,
-    dry_run: bool,
-) -> int:
+@common_options()
+def build(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
     """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
 
     Exit code: 0; 1 if files were left out, which look-ups ask by their own filters; 2 on errors.
@@ -136,41 +138,41 @@ def build(
       bloomseal index build lake/customers --column ssn --policy policy.toml --table customers
       bloomseal index build people --column ssn --keyring keys.json --footer-key footer --column-key pii
     """
-    said = None if policy is None else policy.indexes().get(opened.column)
-    if false_places is None:
-        false_places = 0.001 if said is None else said.false_places
-    pad = (said is not None and said.pad) if pad is None else pad
-    if max_keys is None and said is not None:
-        max_keys = said.max_keys
+    opened, policy = writing.opened()
     with progress("Hashing") as tell:
-        report = opened.build(false_places=false_places, pad=pad, max_keys=max_keys, dry_run=dry_run, progress=tell)
-        return _tell(report, dry_run)
+        report = opened.build(**sizing.of_new(policy, opened.column), dry_run=dry_run, progress=tell)
+    return _tell(report, dry_run)
 
 
 @index.command(short_help="Cover files that are new or were replaced.")
-@_with(_DRY_RUN)
+@_dry_run
 @_writes
-def update(opened: SealedIndex, policy: TablePolicy | None, dry_run: bool) -> int:  # noqa: ARG001
+@common_options()
+def update(writing: _Writing, dry_run: bool) -> int:
     """Hash the files of TABLE that are new or have changed, and add them. Runs of like size are merged.
 
     \b
     Example:
       bloomseal index update lake/customers --column ssn --policy policy.toml --table customers
     """
+    opened = writing.index
     with progress("Hashing") as tell:
-        return _tell(opened.update(dry_run=dry_run, progress=tell), dry_run)
+        report = opened.update(dry_run=dry_run, progress=tell)
+    return _tell(report, dry_run)
 
 
 @index.command(short_help="Merge the index's runs.")
 @click.option("--everything", is_flag=True, help="Into one, under fresh keys: after the master key was changed.")
 @_writes
-def compact(opened: SealedIndex, policy: TablePolicy | None, everything: bool) -> None:  # noqa: ARG001
+@common_options()
+def compact(writing: _Writing, everything: bool) -> None:
     """Merge runs of like size, and drop what they hold about files that are gone. No value is hashed.
 
     \b
     Example:
       bloomseal index compact lake/customers --column ssn --policy policy.toml --table customers --everything
     """
+    opened = writing.index
     with progress("Merging") as tell:
         report = opened.compact(everything=everything, progress=tell)
     if State.current().json:
@@ -188,25 +190,21 @@ def compact(opened: SealedIndex, policy: TablePolicy | None, everything: bool) -
 
 
 @index.command(short_help="Make the index anew, under a new secret.")
-@_with(_SIZING, _DRY_RUN)
+@_sized
+@_dry_run
 @_writes
-def rebuild(
-    opened: SealedIndex,
-    policy: TablePolicy | None,  # noqa: ARG001
-    false_places: float | None,
-    max_keys: int | None,
-    pad: bool | None,
-    dry_run: bool,
-) -> int:
+@common_options()
+def rebuild(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
     """Hash every file again, under a new secret and fresh keys, whatever is there now. The old index serves until then.
 
     \b
     Example:
       bloomseal index rebuild lake/customers --column ssn --policy policy.toml --table customers
     """
+    opened = writing.index
     with progress("Hashing") as tell:
-        report = opened.rebuild(false_places=false_places, pad=pad, max_keys=max_keys, dry_run=dry_run, progress=tell)
-        return _tell(report, dry_run)
+        report = opened.rebuild(**vars(sizing), dry_run=dry_run, progress=tell)
+    return _tell(report, dry_run)
 
 
 @index.command(short_help="Hold the index against the files' values.")
@@ -217,7 +215,8 @@ def rebuild(
     help="Look at this share of the files only.",
 )
 @_reads
-def check(opened: SealedIndex, sample: float | None) -> int:
+@common_options()
+def check(reading: _Reading, sample: float | None) -> int:
     """Hold the index against every value of the files that it covers.
 
     Exit code: 0 if it has all of them, 1 if it lacks one or a file could not be looked at, 2 on errors.
@@ -226,6 +225,7 @@ def check(opened: SealedIndex, sample: float | None) -> int:
     Example:
       bloomseal index check lake/customers --column ssn --sample 0.1 --policy policy.toml --table customers
     """
+    opened = reading.index
     with progress("Checking") as tell:
         report = opened.check(sample=sample, progress=tell)
     if State.current().json:
@@ -248,14 +248,15 @@ def check(opened: SealedIndex, sample: float | None) -> int:
 
 @index.command(short_help="Tell what the index covers, and its size.")
 @_reads
-def show(opened: SealedIndex) -> None:
+@common_options()
+def show(reading: _Reading) -> None:
     """Tell how much of TABLE the index covers, its runs, and its size.
 
     \b
     Example:
       bloomseal index show lake/customers --column ssn --policy policy.toml --table customers
     """
-    found = opened.show()
+    found = reading.index.show()
     if State.current().json:
         print_json(found.to_dict())
         return
@@ -278,17 +279,18 @@ def show(opened: SealedIndex) -> None:
 
 
 @index.command(short_help="Remove the index.")
-@_with(_PLACE)
+@options(_Place, "place")
 @click.option("--dry-run", is_flag=True, help="Tell whether there is one; remove nothing.")
 @common_options()
-def drop(folder: str, column: str, dry_run: bool) -> None:
+def drop(place: _Place, dry_run: bool) -> None:
     """Remove the index of COLUMN. Needs no key, and no file of the table is touched.
 
     \b
     Example:
       bloomseal index drop lake/customers --column ssn
     """
-    opened = open_table(folder).index(column)
+    column = place.column
+    opened = open_table(place.folder).index(column)
     if dry_run:
         gone: list[str] = []
         there = opened.exists

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -15,30 +16,68 @@ from ...keytools import Keyring
 from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..arguments.keys import open_keyring, read_passphrase
+from ..arguments.options import option, options
 from ..render import print_json, remark, table
 from ..state import PATH, State, common_options
 
 __all__ = ["keyring"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 _BITS: Final = click.option(
     "--bits", type=click.Choice(["128", "192", "256"]), help="Length of the key (default: 256)."
 )
 _VERSION: Final = click.option("--version", "number", type=int, metavar="N", help="This version only (default: all).")
 
 
-def _keyring_options(function: Function) -> Function:
-    for option in (
-        click.option(
-            "--passphrase-file",
-            type=PATH,
-            metavar="PATH",
-            help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
-        ),
-        click.option("--keyring", "path", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
-    ):
-        function = option(function)
-    return function
+@dataclass
+class _File:
+    """A keyring file."""
+
+    keyring: str | None = option(
+        "--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."
+    )
+    passphrase_file: str | None = option(
+        "--passphrase-file",
+        type=PATH,
+        metavar="PATH",
+        help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
+    )
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        if place := self.keyring or os.environ.get(PATH_VARIABLE):
+            return place
+        raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
+
+    def open(self) -> Keyring:
+        """The keyring."""
+        return open_keyring(self.path, self.passphrase_file)
+
+
+@dataclass
+class _Grounds:
+    """Why a key may be erased."""
+
+    evidence: str | None = option(
+        "--evidence",
+        type=PATH,
+        metavar="FILE",
+        help="The yes of bloomseal audit --may-destroy NAME:N --format json, of this keyring, key and version.",
+    )
+    evidence_age: float = option(
+        "--evidence-age",
+        type=click.FloatRange(0, min_open=True),
+        default=24.0,
+        show_default=True,
+        metavar="HOURS",
+        help="How old the evidence may be.",
+    )
+    without_evidence: bool = option(
+        "--without-evidence", is_flag=True, help="Erase it though files may need it, as to shred them."
+    )
+
+
+_keyring_options = options(_File, "file")
 
 
 @click.group()
@@ -59,20 +98,17 @@ def keyring() -> None:
 @click.option("--passphrase", is_flag=True, help="Ask for a passphrase that protects the keys in the file.")
 @_keyring_options
 @common_options()
-def create(
-    names: tuple[str, ...], bits: str | None, passphrase: bool, path: str | None, passphrase_file: str | None
-) -> None:
+def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _File) -> None:
     """Make a keyring file of mode 0600, with a master key for each NAME.
 
     A passphrase, from --passphrase-file, the environment or a prompt, seals the keys in the file.
     """
-    place = _path(path)
-    if Path(place).exists():
-        raise UsageError("the keyring exists already", file=place, hint="bloomseal keyring add")
-    secret = read_passphrase(passphrase_file)
+    if Path(file.path).exists():
+        raise UsageError("the keyring exists already", file=file.path, hint="bloomseal keyring add")
+    secret = read_passphrase(file.passphrase_file)
     if secret is None and passphrase:
         secret = click.prompt("Passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
-    made = Keyring(place, passphrase=secret, create=True)
+    made = Keyring(file.path, passphrase=secret, create=True)
     for name in names:
         made.create(name, bits=int(bits or 256))
     _tell_protection(made)
@@ -85,11 +121,9 @@ def create(
 @click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
 @common_options()
-def add(
-    names: tuple[str, ...], bits: str | None, exist_ok: bool, path: str | None, passphrase_file: str | None
-) -> None:
+def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _File) -> None:
     """Add a master key for each NAME."""
-    ring = open_keyring(_path(path), passphrase_file)
+    ring = file.open()
     _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
     _tell_protection(ring)
 
@@ -99,9 +133,9 @@ def add(
 @_BITS
 @_keyring_options
 @common_options()
-def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
+def rotate(names: tuple[str, ...], bits: str | None, file: _File) -> None:
     """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
-    ring = open_keyring(_path(path), passphrase_file)
+    ring = file.open()
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
     _tell_protection(ring)
 
@@ -111,7 +145,7 @@ def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphras
 @click.option("--remove", is_flag=True, help="Leave the keys in clear: only the file's mode guards them then.")
 @_keyring_options
 @common_options()
-def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, passphrase_file: str | None) -> None:
+def passphrase(new_passphrase_file: str | None, remove: bool, file: _File) -> None:
     """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
 
     The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that
@@ -120,7 +154,7 @@ def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, 
     """
     if remove and new_passphrase_file:
         raise UsageError("--remove and --new-passphrase-file exclude one another")
-    ring = open_keyring(_path(path), passphrase_file)
+    ring = file.open()
     new = read_passphrase(new_passphrase_file)
     if new is None and not remove:
         new = click.prompt("New passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
@@ -134,9 +168,9 @@ def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, 
 @_VERSION
 @_keyring_options
 @common_options()
-def disable(name: str, number: int | None, path: str | None, passphrase_file: str | None) -> None:
+def disable(name: str, number: int | None, file: _File) -> None:
     """Refuse the use of a master key, or of one version, until it is enabled again."""
-    _show([open_keyring(_path(path), passphrase_file).disable(name, number)])
+    _show([file.open().disable(name, number)])
 
 
 @keyring.command(short_help="Allow the use of a disabled master key.")
@@ -144,42 +178,19 @@ def disable(name: str, number: int | None, path: str | None, passphrase_file: st
 @_VERSION
 @_keyring_options
 @common_options()
-def enable(name: str, number: int | None, path: str | None, passphrase_file: str | None) -> None:
+def enable(name: str, number: int | None, file: _File) -> None:
     """Undo disable. What is destroyed stays destroyed."""
-    _show([open_keyring(_path(path), passphrase_file).enable(name, number)])
+    _show([file.open().enable(name, number)])
 
 
 @keyring.command(short_help="Erase a master key for good: what it wrapped is lost.")
 @click.argument("name")
 @_VERSION
-@click.option(
-    "--evidence",
-    type=PATH,
-    metavar="FILE",
-    help="The yes of bloomseal audit --may-destroy NAME:N --format json, of this keyring, key and version.",
-)
-@click.option(
-    "--evidence-age",
-    type=click.FloatRange(0, min_open=True),
-    default=24.0,
-    show_default=True,
-    metavar="HOURS",
-    help="How old the evidence may be.",
-)
-@click.option("--without-evidence", is_flag=True, help="Erase it though files may need it, as to shred them.")
+@options(_Grounds, "grounds")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_keyring_options
 @common_options()
-def destroy(
-    name: str,
-    number: int | None,
-    evidence: str | None,
-    evidence_age: float,
-    without_evidence: bool,
-    yes: bool,
-    path: str | None,
-    passphrase_file: str | None,
-) -> None:
+def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _File) -> None:
     """Erase a master key's bytes, or one version's: everything that it wrapped can never be opened again.
 
     It wants the evidence that no file needs it, or to be told to do without. Copies of the keyring file in backups and
@@ -190,22 +201,22 @@ def destroy(
       bloomseal audit lake --may-destroy pii:1 --keyring keys.json --format json > evidence.json
       bloomseal keyring destroy --keyring keys.json pii --version 1 --evidence evidence.json
     """
-    if (evidence is None) == (not without_evidence):
+    if (grounds.evidence is None) == (not grounds.without_evidence):
         raise UsageError(
             "destroying a key wants the evidence that no file needs it",
             hint=f"bloomseal audit TABLE... --may-destroy '{name}:{number or '*'}' --format json > FILE, then "
             "--evidence FILE; or --without-evidence",
         )
-    ring = open_keyring(_path(path), passphrase_file)
+    ring = file.open()
     versions = ring.describe(name).versions or ()
     if not (doomed := [one for one in versions if number in (None, int(one.version))]):
         raise UsageError(
             f"{name!r} has no version {number}", hint=f"one of {', '.join(one.version for one in versions)}"
         )
-    if evidence is not None:
+    if grounds.evidence is not None:
         from ...audit.destruction.evidence import check_evidence
 
-        told = check_evidence(evidence, ring, name, number, max_age=timedelta(hours=evidence_age))
+        told = check_evidence(grounds.evidence, ring, name, number, max_age=timedelta(hours=grounds.evidence_age))
         remark(f"bloomseal: by the evidence no file of {told['files']} needs it; copies elsewhere were not looked at")
     which = f"version{'' if len(doomed) == 1 else 's'} {', '.join(one.version for one in doomed)}"
     if not yes:
@@ -218,15 +229,9 @@ def destroy(
 @keyring.command("list", short_help="List master keys and their versions.")
 @_keyring_options
 @common_options()
-def list_keys(path: str | None, passphrase_file: str | None) -> None:
+def list_keys(file: _File) -> None:
     """List master keys, their versions and states; never their bytes."""
-    _show(open_keyring(_path(path), passphrase_file).list())
-
-
-def _path(path: str | None) -> str:
-    if place := path or os.environ.get(PATH_VARIABLE):
-        return place
-    raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
+    _show(file.open().list())
 
 
 def _tell_protection(ring: Keyring) -> None:
