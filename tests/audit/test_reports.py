@@ -321,7 +321,7 @@ def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[st
 
 def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     path = lab.plain(bloom_filters={"ssn": True})
-    asked = ("audit", path, "--demonstrate", "ssn", "--pattern", r"\d{3}-\d{2}-\d{4}", "--bound", "20000")
+    asked = ("audit", path, "--demonstrate", "ssn", "--pattern", r"\d{3}-\d{2}-\d{4}", "--most", "20000")
     assert run(*asked, "--format", "json") in (0, 1)
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["candidates"], told["possible_candidates"]) == (20_000, 10**9)

@@ -76,7 +76,7 @@ def sealed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     done = run(
         "write", "people.csv", "people.parquet", *TYPES, "--footer-key", "footer",
         "--column-key", "ssn=pii", "--column-key", "name=pii", "--row-group-size", "2", "--complete",
-        "--filter", "ssn:fpp=0.0001", *(f"--filter={name}" for name in ("name", "born", "balance", "score", "seen")),
+        "--bloom-filter", "ssn:fpp=0.0001", *(f"--bloom-filter={name}" for name in ("name", "born", "balance", "score", "seen")),
     )  # fmt: skip
     assert (done.code, done.err) == (0, "")
     return run

@@ -141,18 +141,6 @@ def test_a_path_given_for_a_kms_is_answered_with_the_uri(sealed: Run) -> None:
     assert "keyring:keys.json" in outcome.err
 
 
-def test_old_names_go_on_working_and_help_does_not_show_them(sealed: Run) -> None:
-    for name in ("--bloom-filter", "--filter"):
-        done = sealed("attach", "people.parquet", name, "token:ndv=10,hide", "--dry-run", "--format", "json")
-        assert (done.code, len(done.json["filters"])) == (0, 2)
-    for command, old in [("attach", "--filter"), ("write", "--filter"), ("audit", "--bound")]:
-        found = cli.get_command(None, command)  # type: ignore[arg-type]
-        assert found is not None
-        assert any(old in option.opts for option in found.params)
-        text = found.get_help(click.Context(found, info_name=command))
-        assert f"{old} " not in text
-
-
 # An option of the command line → where the library says the same. Singular where it is given once for each.
 SINGULAR = {"column_key": "column_keys", "encrypted_column": "encrypted_columns", "bloom_filter": "bloom_filters"}
 

@@ -159,7 +159,7 @@ def test_inspect_shows_what_anybody_sees(sealed: Run) -> None:
         "--column-key",
         "ssn=pii",
         "--plaintext-footer",
-        "--filter",
+        "--bloom-filter",
         "ssn",
     )
     open_footer = sealed("inspect", "open.parquet", "--format", "json").json
@@ -174,15 +174,15 @@ def test_inspect_shows_what_anybody_sees(sealed: Run) -> None:
 
 def test_attach_reports_and_attaches(sealed: Run, folder: Path) -> None:
     before = (folder / "people.parquet").read_bytes()
-    dry = sealed("attach", "people.parquet", "--filter", "token:fpp=0.001", "--dry-run", "--format", "json")
+    dry = sealed("attach", "people.parquet", "--bloom-filter", "token:fpp=0.001", "--dry-run", "--format", "json")
     assert dry.json["dry_run"] is True
     assert (folder / "people.parquet").read_bytes() == before
-    done = sealed("attach", "people.parquet", "--filter", "token:fpp=0.001", "--format", "json")
+    done = sealed("attach", "people.parquet", "--bloom-filter", "token:fpp=0.001", "--format", "json")
     assert [one["column"] for one in done.json["filters"]] == ["token", "token"]
     assert all(one["sealed"] for one in done.json["filters"])
     assert sealed("probe", "people.parquet", "token", "b2", "-q").code == 0
     assert sealed("probe", "people.parquet", "token", "b3", "-q").code == 1
-    assert "token" in sealed("attach", "people.parquet", "--filter", "token").out
+    assert "token" in sealed("attach", "people.parquet", "--bloom-filter", "token").out
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "arrow stream", "ndjson"])
@@ -202,7 +202,7 @@ def test_write_takes_every_kind_of_input(sealed: Run, folder: Path, kind: str) -
         case _:
             source.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
     done = sealed(
-        "write", str(source), "out.parquet", *types, "--footer-key", "footer", "--filter", "ssn", "--row-group-size", "300", "--format", "json"
+        "write", str(source), "out.parquet", *types, "--footer-key", "footer", "--bloom-filter", "ssn", "--row-group-size", "300", "--format", "json"
     )  # fmt: skip
     assert (done.code, done.err) == (0, "")
     assert (done.json["rows"], done.json["row_groups"]) == (1000, 4)
@@ -224,10 +224,10 @@ def test_write_reads_standard_input(sealed: Run, folder: Path) -> None:
 
 def test_write_dry_run_writes_nothing_and_checks_columns_and_keys(sealed: Run, folder: Path) -> None:
     base = ("write", "people.csv", "out.parquet", "--footer-key", "footer", "--dry-run")
-    good = sealed(*base, "--column-key", "ssn=pii", "--filter", "ssn", "--format", "json")
+    good = sealed(*base, "--column-key", "ssn=pii", "--bloom-filter", "ssn", "--format", "json")
     assert (good.code, good.json["rows"]) == (0, None)
     assert {c["column"]: c["filter"] for c in good.json["columns"]}["ssn"] == "sealed"
-    assert sealed(*base, "--filter", "nowhere").code == 2
+    assert sealed(*base, "--bloom-filter", "nowhere").code == 2
     assert sealed(*base, "--column-key", "nowhere=pii").code == 2
     assert sealed(*base, "--column-key", "ssn=unknown").code == 2
     assert sealed("keyring", "disable", "health").code == 0
@@ -238,7 +238,7 @@ def test_write_dry_run_writes_nothing_and_checks_columns_and_keys(sealed: Run, f
 
 
 def test_write_refuses_plaintext_that_nobody_asked_for(run: Run, folder: Path) -> None:
-    refused = run("write", "people.csv", "out.parquet", "--filter", "ssn")
+    refused = run("write", "people.csv", "out.parquet", "--bloom-filter", "ssn")
     assert refused.code == 2
     assert "--plaintext" in refused.err
     assert not (folder / "out.parquet").exists()
@@ -250,7 +250,7 @@ def test_write_refuses_plaintext_that_nobody_asked_for(run: Run, folder: Path) -
     ):
         both = run("write", "people.csv", "out.parquet", "--plaintext", *said)
         assert (both.code, "exclude one another" in both.err) == (2, True)
-    asked = run("write", "people.csv", "out.parquet", "--filter", "ssn", "--plaintext", "--format", "json")
+    asked = run("write", "people.csv", "out.parquet", "--bloom-filter", "ssn", "--plaintext", "--format", "json")
     assert asked.code == 0
     assert {c["column"]: c["filter"] for c in asked.json["columns"]}["ssn"] == "in clear"
     assert pq.read_table("out.parquet").num_rows == 4
@@ -266,18 +266,18 @@ def test_write_holds_the_aad_prefix_against_readers(sealed: Run) -> None:
 
 def test_hidden_sizes_are_all_alike_and_refuse_to_overflow(sealed: Run) -> None:
     base = ("write", "people.csv", "out.parquet", "--footer-key", "footer", "--row-group-size", "3")
-    assert sealed(*base, "--filter", "ssn:ndv=1000,hide").code == 0
+    assert sealed(*base, "--bloom-filter", "ssn:ndv=1000,hide_size").code == 0
     with bs.open_file("out.parquet", decryption=bs.DecryptionSpec(bs.Keyring("keys.json"))) as opened:
         sizes = {opened.filter(group, "ssn").num_bytes for group in range(2)}  # type: ignore[union-attr]
     assert len(sizes) == 1
-    assert sealed(*base, "--filter", "ssn:hide").code == 2
+    assert sealed(*base, "--bloom-filter", "ssn:hide_size").code == 2
 
 
 def test_explicit_keys_from_files_and_environment(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "footer.key").write_text("00112233445566778899aabbccddeeff\n")
     monkeypatch.setenv("SSN_KEY", "/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+8=")
     keys = ("--key-file", "footer=footer.key", "--key-env", "ssn=SSN_KEY")
-    assert run("write", "people.csv", "out.parquet", *keys, "--filter", "ssn").code == 0
+    assert run("write", "people.csv", "out.parquet", *keys, "--bloom-filter", "ssn").code == 0
     assert run("probe", "out.parquet", "ssn", "078-05-1120", *keys, "-q").code == 0
     assert run("verify", "out.parquet", *keys).code == 0
     assert run("verify", "out.parquet", "--key-file", "footer=footer.key", "--format", "json").json[

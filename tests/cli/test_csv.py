@@ -175,7 +175,7 @@ def test_standard_output_takes_the_file(sealed: Run, folder: Path) -> None:
         "-",
         "--footer-key",
         "footer",
-        "--filter",
+        "--bloom-filter",
         "ssn",
     ]
     done = subprocess.run(command, capture_output=True, check=True)

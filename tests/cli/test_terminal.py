@@ -79,7 +79,7 @@ def test_commands_load_only_what_they_need(sealed: Run, arguments: list[str], ab
 
 
 def test_no_progress_where_no_terminal_is(sealed: Run) -> None:
-    done = bloomseal("attach", "people.parquet", "--filter", "token")
+    done = bloomseal("attach", "people.parquet", "--bloom-filter", "token")
     assert done.returncode == 0
     assert done.stderr == ""
 
@@ -89,7 +89,7 @@ def test_progress_on_a_terminal(sealed: Run) -> None:
     try:
         environment = {**os.environ, "TERM": "xterm"}
         with subprocess.Popen(
-            [PROGRAM, "attach", "people.parquet", "--filter", "token"],
+            [PROGRAM, "attach", "people.parquet", "--bloom-filter", "token"],
             stdout=subprocess.DEVNULL, stderr=secondary, stdin=subprocess.DEVNULL, env=environment,
         ) as process:  # fmt: skip
             assert process.wait(timeout=60) == 0

@@ -153,7 +153,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "kms", "spark", "demo"])
+@pytest.mark.parametrize("name", [*NAMES, "spark", "demo"])
 def test_the_command_and_its_options_are_documented(name: str) -> None:
     from bloomseal.cli.main import cli
 

@@ -63,7 +63,7 @@ FILES = [Path("table") / f"{index}.parquet" for index in range(3)]
 
 @pytest.fixture
 def sealed(run: Run) -> Run:
-    assert run(*SEAL, "--filter", "ssn").code == 0
+    assert run(*SEAL, "--bloom-filter", "ssn").code == 0
     return run
 
 
@@ -73,7 +73,7 @@ def test_seal_rewrap_rekey_unseal(run: Run, ring: bs.Keyring) -> None:
     assert planned["kms_calls"] == 6, "each of three keys is wrapped, and unwrapped to see that it was"
     assert pq.read_table("table/0.parquet").equals(rows(0))
 
-    done = run(*SEAL, "--filter", "ssn", "--format", "json").json
+    done = run(*SEAL, "--bloom-filter", "ssn", "--format", "json").json
     assert done["counts"] == {"rotated": 3}
     for index, path in enumerate(FILES):
         opens(path, reading(ring), index)
@@ -251,7 +251,7 @@ def test_a_filter_that_is_not_taken_over_is_named(sealed: Run, ring: bs.Keyring)
     data[found.offset : found.offset + found.length] = forged
     FILES[1].write_bytes(data)
     assert sealed("verify", str(FILES[1])).code != 0
-    done = sealed("rekey", "table", "--filter", "illness", "--format", "json").json
+    done = sealed("rekey", "table", "--bloom-filter", "illness", "--format", "json").json
     assert [file["filters_dropped"] for file in done["files"]] == [0, 1, 0]
     assert done["files"][1]["dropped"] == [{"row_group": 2, "column": "ssn", "why": "in clear on an encrypted column"}]
     FILES[1].write_bytes(data)

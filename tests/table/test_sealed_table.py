@@ -378,7 +378,7 @@ def test_the_command_line_takes_folders(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.count("verdict") == 4
     bad.write_bytes(good)
-    done = run("attach", f"{folder}/**/*.parquet", "--filter", "id", *keys, "--format", "json")
+    done = run("attach", f"{folder}/**/*.parquet", "--bloom-filter", "id", *keys, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)) == 5
     assert all(

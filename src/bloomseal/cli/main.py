@@ -42,7 +42,6 @@ _COMMANDS: Final = {
     "audit": "Find what lies open, and which key protects what, over many files.",
     "evidence": "Make the bundle that an auditor takes away, sign it, and verify one.",
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
-    "kms": "Check that a key management system does what Bloomseal relies on.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
 _HOMES: Final = dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from ..keytools import KeyTools
 
-__all__ = ["PATH", "Renamed", "State", "common_options"]
+__all__ = ["PATH", "State", "common_options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,26 +43,6 @@ class State:
     def current(cls) -> State:
         """The running command's state."""
         return click.get_current_context().ensure_object(cls)
-
-
-class Renamed(click.Option):
-    """An option that was called otherwise before: the old names go on working, and help does not show them.
-
-    Args:
-        formerly: the old names, with their dashes.
-    """
-
-    def __init__(self, declarations: Sequence[str], *, formerly: Sequence[str], **rest: Any) -> None:
-        super().__init__([*declarations, *formerly], **rest)
-        self.formerly = tuple(formerly)
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        every = self.opts
-        self.opts = [name for name in every if name not in self.formerly]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = every
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:

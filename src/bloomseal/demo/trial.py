@@ -4,9 +4,11 @@ number is measured.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +24,7 @@ from ..core.errors import BloomsealError
 from ..core.parquet.walk import Walk
 from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..core.verdict import Verdict
-from ..keytools import Keyring, KeyTools
+from ..keytools import ExplicitKeys, Keyring, KeyTools
 from ..read.open import inspect_file, open_parquet
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
@@ -102,22 +104,20 @@ class Trial:
                 "plaintext_seconds": clear,
                 "plaintext_bytes": self.clear.stat().st_size,
                 "filters": len(filters),
-                "filter_bytes": sum(length for _, _, _, length in filters),
+                "filter_bytes": sum(length for _, _, length in filters),
             }
 
     def look_up(self) -> None:
         """Present and absent people, by Bloomseal and by pyarrow, each time opening the file anew."""
         present, absent = self._values()
-        ours = {"probe": self._probe, "read": self._read}
-        seconds: dict[str, dict[str, float]] = {}
+        ways = {"probe": self._probe, "read": self._read, "pyarrow": self._pyarrow()}
         for name, values in (("present", present), ("absent", absent)):
             self.say(f"looking up {len(values)} {name} people, with Bloomseal and with pyarrow")
-            found = {}
-            seconds[name] = {}
-            for how, function in (*ours.items(), ("pyarrow", self._pyarrow())):
-                function(values[0])  # the key's unwrapping is cached by both
-                timed = [_timed(lambda function=function, value=value: function(value)) for value in values]  # type: ignore[misc]
-                seconds[name][how] = statistics.median(elapsed for elapsed, _ in timed)
+            seconds, found = {}, {}
+            for how, look in ways.items():
+                look(values[0])  # the key's unwrapping is cached by both
+                timed = [_timed(partial(look, value)) for value in values]
+                seconds[how] = statistics.median(elapsed for elapsed, _ in timed)
                 found[how] = [answer for _, answer in timed]
             same = all(a.equals(b) for a, b in zip(found["read"], found["pyarrow"], strict=True))
             self.results[f"look_up_{name}"] = {
@@ -125,10 +125,8 @@ class Trial:
                 "rows_found": sum(table.num_rows for table in found["read"]),
                 "same_rows_as_pyarrow": same,
                 "row_groups_to_read": statistics.mean(found["probe"]),
-                "probe_seconds": seconds[name]["probe"],
-                "read_seconds": seconds[name]["read"],
-                "pyarrow_seconds": seconds[name]["pyarrow"],
-                "times_faster": seconds[name]["pyarrow"] / seconds[name]["read"],
+                **{f"{how}_seconds": least for how, least in seconds.items()},
+                "times_faster": seconds["pyarrow"] / seconds["read"],
             }
 
     def spark(self) -> dict[str, Any]:
@@ -165,37 +163,36 @@ class Trial:
         members = listed < self.rows
         addresses = hash_array(self.people.email(listed), _TEXT)
         numbers = area_numbers(_AREA)
-        number_hashes = hash_array(numbers, _TEXT)
-        area_members = self._in_area(numbers)
-
         self.say("attacking the filters in clear")
-        with open_parquet(self.clear) as opened:
-            clear = _by_column(
-                (column, opened.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
-            )
-        in_clear = {name: [SplitBlockBloomFilter.from_bitset(_body(raw)) for raw in clear[name]] for name in FILTERED}
+        in_clear = self._filters_of(self.clear, None, _body)
         elapsed, hits = _timed(lambda: _asked(in_clear["email"], addresses))
         self.results["attack_clear_emails"] = {**_score(hits, members), "seconds": elapsed}
-        elapsed, hits = _timed(lambda: _asked(in_clear["ssn"], number_hashes))
-        self.results["attack_clear_ssn"] = {**_score(hits, area_members), "seconds": elapsed, "area": _AREA}
+        elapsed, hits = _timed(lambda: _asked(in_clear["ssn"], hash_array(numbers, _TEXT)))
+        self.results["attack_clear_ssn"] = {**_score(hits, self._in_area(numbers)), "seconds": elapsed, "area": _AREA}
 
         self.say("attacking the sealed filters")
-        with open_parquet(self.sealed, decryption=self.decryption) as opened:
-            # The attacker does not even know where the filters are; the demonstration tells him.
-            sealed = _by_column(
-                (column, opened.source.read(offset, length)) for column, _, offset, length in _filters(opened.walk)
-            )
-        as_if = {
-            name: [SplitBlockBloomFilter.from_bitset(_cipher_body(raw)) for raw in sealed[name]] for name in FILTERED
-        }
+        # The attacker does not even know where the filters are; the demonstration tells him.
+        as_if = self._filters_of(self.sealed, self.decryption, _cipher_body)
         self.results["attack_sealed"] = {
             "opened_without_keys": self._opens(None),
-            "opened_with_a_wrong_key": self._opens(DecryptionSpec(_other_keys())),
+            "opened_with_a_wrong_key": self._opens(DecryptionSpec(ExplicitKeys(footer_key=os.urandom(16)))),
             "seen_without_keys": inspect_file(self.sealed).footer,
             "filter_headers_found_in_clear_file": _headers(self.clear),
             "filter_headers_found_in_sealed_file": _headers(self.sealed),
             "ciphertext_read_as_filter": _score(_asked(as_if["email"], addresses), members),
         }
+
+    @staticmethod
+    def _filters_of(
+        path: Path, decryption: DecryptionSpec | None, body: Callable[[bytes], bytes]
+    ) -> dict[str, list[SplitBlockBloomFilter]]:
+        """Column → what `body` makes of its filters' bytes, taken for filters."""
+        found: dict[str, list[SplitBlockBloomFilter]] = {}
+        with open_parquet(path, decryption=decryption) as opened:
+            for column, offset, length in _filters(opened.walk):
+                raw = bytes(opened.source.read(offset, length))
+                found.setdefault(column, []).append(SplitBlockBloomFilter.from_bitset(body(raw)))
+        return found
 
     def _write(self, path: Path, encryption: EncryptionSpec | None, *, rows: int | None = None) -> float:
         specs = {name: FilterSpec(fpp=FPP, ndv=self.row_group_size) for name in FILTERED}
@@ -248,13 +245,8 @@ class Trial:
     def _in_area(self, numbers: pa.Array) -> npt.NDArray[np.bool_]:
         import pyarrow.compute as pc
 
-        everybody = pa.chunked_array([table.column("ssn").combine_chunks() for table in self._ssns()])
-        return np.asarray(pc.is_in(numbers, value_set=everybody.combine_chunks()))
-
-    def _ssns(self) -> Iterator[pa.Table]:
-        for start in range(0, self.rows, self.row_group_size):
-            who = np.arange(start, min(start + self.row_group_size, self.rows), dtype=np.uint64)
-            yield pa.table({"ssn": self.people.ssn(who)})
+        everybody = self.people.ssn(np.arange(self.rows, dtype=np.uint64))
+        return np.asarray(pc.is_in(numbers, value_set=everybody))
 
 
 class _PyarrowKms(pe.KmsClient):  # type: ignore[misc]
@@ -272,14 +264,6 @@ class _PyarrowKms(pe.KmsClient):  # type: ignore[misc]
         return self.keyring.unwrap_key(text, master_key_identifier)
 
 
-def _other_keys() -> Any:
-    import os
-
-    from ..keytools import ExplicitKeys
-
-    return ExplicitKeys(footer_key=os.urandom(16))
-
-
 def _spread(rows: int) -> list[int]:
     return [int(rows * (2 * i + 1) / (2 * _LOOKUPS)) for i in range(_LOOKUPS)]
 
@@ -290,19 +274,12 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, answer
 
 
-def _filters(walk: Walk) -> Iterator[tuple[str, int, int, int]]:
-    """Column, row group, offset and length of every filter."""
+def _filters(walk: Walk) -> Iterator[tuple[str, int, int]]:
+    """Column, offset and length of every filter."""
     for group in range(len(walk.footer.row_groups)):
         for chunk in walk.chunks(group):
             if (found := walk.filter(chunk)) is not None:
-                yield chunk.leaf.name, group, found.offset, found.length
-
-
-def _by_column(pairs: Any) -> dict[str, list[bytes]]:
-    out: dict[str, list[bytes]] = {}
-    for column, raw in pairs:
-        out.setdefault(column, []).append(bytes(raw))
-    return out
+                yield chunk.leaf.name, found.offset, found.length
 
 
 def _body(raw: bytes) -> bytes:

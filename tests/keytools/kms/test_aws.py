@@ -36,8 +36,8 @@ from bloomseal.keytools import (
     client_for,
 )
 from bloomseal.keytools.kms.aws import AwsKms
-from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.signing import der
+from support.kms_conformance import KmsClientConformance
 from support.signing import signs_a_bundle
 
 REGION = "eu-central-1"

@@ -17,7 +17,7 @@ from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.azure import AzureKeyVault
 from bloomseal.keytools.kms.common import claimed_version, pack
-from bloomseal.keytools.kms.conformance import KmsClientConformance
+from support.kms_conformance import KmsClientConformance
 from support.vendor_stubs import AzureStub
 
 URL = "https://lake.vault.azure.net"

@@ -12,7 +12,7 @@ import pytest
 
 from bloomseal.keytools import Keyring, KeyState, KmsAccessError, MasterKeyFacts, MasterVersion, Problem
 from bloomseal.keytools.kms.common import pack
-from bloomseal.keytools.kms.conformance import CHECKS, KmsClientConformance, Outcome, check_client
+from support.kms_conformance import CHECKS, KmsClientConformance, Outcome, check_client
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
 

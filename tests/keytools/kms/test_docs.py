@@ -11,7 +11,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.keytools.kms import registry
-from bloomseal.keytools.kms.conformance import CHECKS
+from support.kms_conformance import CHECKS, KmsClientConformance
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kms.md").read_text("utf-8")
@@ -39,7 +39,13 @@ def test_the_snippets_run(run: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("check", [check.name for check in CHECKS])
 def test_the_example_client_conforms(run: dict[str, Any], check: str) -> None:
-    getattr(run["TestFolderKms"](), f"test_{check}")()
+    class FolderConformance(KmsClientConformance):
+        master_key, other_master_key = "pii", "health"
+
+        def make_client(self) -> Any:
+            return run["FolderKms"]("masters")
+
+    getattr(FolderConformance(), f"test_{check}")()
 
 
 @pytest.mark.parametrize("name", ["../keys", "a/b", "", ".", "x\0y", "pii "])

@@ -14,9 +14,9 @@ from google.cloud import kms as google_kms
 from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.common import claimed_version
-from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.gcp import GcpKms
 from bloomseal.rotation.keys import Rewrapper, mapped
+from support.kms_conformance import KmsClientConformance
 from support.vendor_stubs import GcpStub
 
 RING = "projects/p/locations/europe-west3/keyRings/lake"

@@ -28,8 +28,8 @@ from bloomseal.keytools import (
     client_for,
 )
 from bloomseal.keytools.kms.common import claimed_version
-from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.vault import VaultKms
+from support.kms_conformance import KmsClientConformance
 from support.signing import signs_a_bundle
 from support.vendor_stubs import VaultStub
 

@@ -11,16 +11,14 @@ import click
 from ...core.errors import BloomsealError, UsageError
 from ...core.spelling import nearest
 from ...sbbf import FilterSpec
-from ..state import Renamed
 
 __all__ = ["filter_option", "parse_filters"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FORM: Final = "COLUMN[:fpp=0.01,ndv=N,num_bytes=N,max_bytes=N,hide_size]"
 # A column's name may hold a colon: settings are behind the last one, and each but hide_size has an equals sign.
-_SETTINGS: Final = re.compile(r"(?:\w+=[^,:]*|hide_size|hide)(?:,(?:\w+(?:=[^,:]*)?))*")
+_SETTINGS: Final = re.compile(r"(?:\w+=[^,:]*|hide_size)(?:,(?:\w+(?:=[^,:]*)?))*")
 _NAMES: Final[dict[str, Callable[[str], Any]]] = {"fpp": float, "ndv": int, "num_bytes": int, "max_bytes": int}
-_FORMERLY: Final = {"bytes": "num_bytes", "max": "max_bytes", "hide": "hide_size"}
 
 
 def filter_option(function: Function) -> Function:
@@ -28,8 +26,6 @@ def filter_option(function: Function) -> Function:
     option = click.option(
         "--bloom-filter",
         "filters",
-        cls=Renamed,
-        formerly=("--filter",),
         multiple=True,
         callback=lambda _context, _option, texts: parse_filters(texts),
         metavar=_FORM,
@@ -53,15 +49,14 @@ def parse_filters(texts: Sequence[str]) -> dict[str, FilterSpec]:
         arguments: dict[str, Any] = {}
         try:
             for setting in filter(None, settings.split(",")):
-                given, equals, value = setting.partition("=")
-                name = _FORMERLY.get(given, given)
+                name, equals, value = setting.partition("=")
                 if name == "hide_size" and not equals:
                     arguments[name] = True
                 elif name in _NAMES and equals:
                     arguments[name] = _NAMES[name](value)
                 else:
-                    known = nearest(given, [*_NAMES, "hide_size"])
-                    raise UsageError(f"a filter has no setting {given!r}", hint=f"one of {', '.join(known)}: {_FORM}")
+                    known = nearest(name, [*_NAMES, "hide_size"])
+                    raise UsageError(f"a filter has no setting {name!r}", hint=f"one of {', '.join(known)}: {_FORM}")
             specs[column] = FilterSpec(**arguments)
         except BloomsealError as error:
             raise error.at(column=column) from None

@@ -17,7 +17,7 @@ from ..arguments.keys import KeyOptions, key_options
 from ..arguments.looking import LookOptions, look_options
 from ..render import facts, print_json, printable, progress, remark, table
 from ..reports import Target
-from ..state import PATH, Renamed, State, common_options
+from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
     from ...audit import Report
@@ -158,8 +158,6 @@ _DEMONSTRATION: Final = (
     click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line."),
     click.option(
         "--most",
-        cls=Renamed,
-        formerly=("--bound",),
         type=click.IntRange(1),
         default=1_000_000,
         show_default=True,

@@ -16,6 +16,7 @@ from ...core.errors import BloomsealError
 from ..hints import hint_for
 
 if TYPE_CHECKING:
+    from ...audit import Report
     from ...keytools import KeyTools
     from ...keytools.kms.calls import KmsCalls
     from ...policy import Policy, TablePolicy
@@ -138,7 +139,6 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         keys: to look with; None: what everybody sees.
         sample: files at most, evenly spread.
     """
-    from ...audit import Severity
     from ...audit.facts.auditor import Auditor
     from ...audit.report import judged
 
@@ -171,20 +171,7 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         )
     if policy is not None and report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
         yield Check("table", "policy", State.UNKNOWN, "no table of the policy is called as the path is", "--table NAME")
-    rules: dict[str, set[str]] = defaultdict(set)
-    for finding in report.findings:
-        if finding.severity >= Severity.WARNING:
-            rules[finding.rule.id].add(finding.file or path)
-    shown = {finding.rule.id: finding for finding in reversed(report.findings)}
-    for rule, files in rules.items():
-        first = shown[rule]
-        yield Check(
-            "table",
-            f"{rule} {first.rule.name}",
-            State.PROBLEM if first.severity >= Severity.ERROR else State.NOTE,
-            f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {sorted(files)[0]}: {first.message}",
-            first.mend,
-        )
+    yield from _findings(report, path)
     # Without keys much is hidden by design; what could not be looked at is a doubt.
     told: list[tuple[State, str, str | None]] = [(State.UNKNOWN, text, None) for text in report.unseen]
     told += [(State.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
@@ -193,6 +180,21 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
     if len(told) > _SHOWN:
         worst = State.UNKNOWN if len(report.unseen) > _SHOWN else State.NOTE
         yield Check("table", "not seen", worst, f"and {len(told) - _SHOWN} more", "bloomseal audit has all")
+
+
+def _findings(report: Report, path: str) -> Iterator[Check]:
+    from ...audit import Severity
+
+    for found in report.by_rule():
+        worst, files = found[0], sorted({one.file or path for one in found})
+        if worst.severity >= Severity.WARNING:
+            yield Check(
+                "table",
+                f"{worst.rule.id} {worst.rule.name}",
+                State.PROBLEM if worst.severity >= Severity.ERROR else State.NOTE,
+                f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {files[0]}: {worst.message}",
+                worst.mend,
+            )
 
 
 def _java() -> Check:
@@ -225,7 +227,11 @@ def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
         doing = "unwrap"
         if calls.unwrap(wrapped, master_key).reveal() != throwaway.reveal():
             return Check(
-                "keys", name, State.PROBLEM, "another key came back than was wrapped", "bloomseal kms check URI"
+                "keys",
+                name,
+                State.PROBLEM,
+                "another key came back than was wrapped",
+                "the log of the KMS: its key may have been replaced",
             )
     except BloomsealError as error:
         problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID

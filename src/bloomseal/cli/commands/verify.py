@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from ...core.errors import BloomsealError
+from ...format.verify import VerifyReport
 from ...read.open import open_file
 from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
@@ -39,14 +42,14 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
       bloomseal verify people.parquet --keyring keys.json
     """
     decryption = opening.decryption(files)
-    reports, signed, failed = [], [], []
+    seen: list[tuple[VerifyReport, bool]] = []
+    failed: list[BloomsealError] = []
     listed = [(path, one) for path in files for one in files_at(path)]
     with progress("Opening modules") as tell:
         for done, (path, one) in enumerate(listed):
             try:
                 with open_file(one, decryption=decryption) as opened:
-                    reports.append(opened.verify(filters=filters))
-                    signed.append(opened.encrypted)
+                    seen.append((opened.verify(filters=filters), opened.encrypted))
             except BloomsealError as error:
                 if one is path:
                     raise
@@ -55,41 +58,39 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
                 failed.append(error)
             tell(done + 1, len(listed))
     if State.current().json:
-        told = [report.to_dict() for report in reports] + [problem.to_dict() | {"ok": False} for problem in failed]
+        told = [report.to_dict() for report, _ in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
         print_json(told[0] if len(told) == 1 else told)
     else:
-        for report, encrypted in zip(reports, signed, strict=True):
-            state = (
-                "failed" if not report.ok else "complete" if report.complete else "sound, as far as it could be opened"
-            )
-            facts(
-                [
-                    ("verdict", state),
-                    (
-                        "footer",
-                        "verified"
-                        if report.footer_verified
-                        else "not verified: row groups could be missing"
-                        if encrypted
-                        else "in plaintext, not verified",
-                    ),
-                    ("no key for", ", ".join(report.inaccessible) or None),
-                    ("filters that hold their values", report.filters_true if filters else None),
-                ],
-                title=report.path,
-            )
-            kinds = sorted({*report.authenticated, *report.unauthenticated})
-            table(
-                ["module", "authenticated", "not authenticated"],
-                [(kind, report.authenticated[kind], report.unauthenticated[kind]) for kind in kinds],
-            )
-            for failure in report.failures:
-                click.echo(printable(f"  failed: {failure}"))
-            for unasked in report.filters_unasked:
-                click.echo(printable(f"  filter not asked: {unasked}"))
-            for note in report.notes:
-                click.echo(printable(f"  note: {note}"))
+        for report, encrypted in seen:
+            _show(report, encrypted, filters)
         for problem in failed:
             click.echo(printable(f"failed: {problem}"))
-    good = not failed and all(report.complete if strict else report.ok for report in reports)
+    good = not failed and all(report.complete if strict else report.ok for report, _ in seen)
     return 0 if good else 1
+
+
+def _show(report: VerifyReport, encrypted: bool, filters: bool) -> None:
+    open_footer = "not verified: row groups could be missing" if encrypted else "in plaintext, not verified"
+    sound = "complete" if report.complete else "sound, as far as it could be opened"
+    facts(
+        [
+            ("verdict", sound if report.ok else "failed"),
+            ("footer", "verified" if report.footer_verified else open_footer),
+            ("no key for", ", ".join(report.inaccessible) or None),
+            ("filters that hold their values", report.filters_true if filters else None),
+        ],
+        title=report.path,
+    )
+    kinds = sorted({*report.authenticated, *report.unauthenticated})
+    table(
+        ["module", "authenticated", "not authenticated"],
+        [(kind, report.authenticated[kind], report.unauthenticated[kind]) for kind in kinds],
+    )
+    lines: list[tuple[str, Iterable[object]]] = [
+        ("failed", report.failures),
+        ("filter not asked", report.filters_unasked),
+        ("note", report.notes),
+    ]
+    for what, texts in lines:
+        for text in texts:
+            click.echo(printable(f"  {what}: {text}"))

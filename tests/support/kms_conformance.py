@@ -1,5 +1,4 @@
-"""What every KMS client must do, as checks that run against the client itself: ``bloomseal kms check URI``, or from
-pytest::
+"""What every KMS client must do, as checks that run against the client itself::
 
     class TestMyKms(KmsClientConformance):
         master_key, other_master_key = "pii", "health"
@@ -20,13 +19,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ...core.encryption import SecretKey
-from ...core.errors import KeyAccessError
-from ...core.keys.access import KmsAccessError, Problem
-from ...core.keys.protocols import KmsClient
-from ..kms_protocols import DescribingKms, KeyState, MasterKeyFacts, RewrappingKms
-from .calls import KmsCalls
-from .common import claimed_version
+from bloomseal.core.encryption import SecretKey
+from bloomseal.core.errors import KeyAccessError
+from bloomseal.core.keys.access import KmsAccessError, Problem
+from bloomseal.core.keys.protocols import KmsClient
+from bloomseal.keytools.kms.calls import KmsCalls
+from bloomseal.keytools.kms.common import claimed_version
+from bloomseal.keytools.kms_protocols import DescribingKms, KeyState, MasterKeyFacts, RewrappingKms
 
 __all__ = ["CHECKS", "Check", "CheckResult", "KmsClientConformance", "Outcome", "check_client"]
 
