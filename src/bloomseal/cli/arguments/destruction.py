@@ -11,7 +11,7 @@ import click
 from ...core.errors import UsageError
 from ..render import facts, print_json, printable, progress
 from ..state import PATH, State
-from .grouped import grouped
+from .options import option, options
 
 if TYPE_CHECKING:
     from ...audit import Destruction
@@ -33,9 +33,26 @@ class DestructionOptions:
         after: seconds that writers may use a key that they hold.
     """
 
-    may_destroy: str | None
-    also: tuple[str, ...]
-    after: float | None
+    may_destroy: str | None = option(
+        "--may-destroy",
+        metavar="KEY:VERSION",
+        help="Answer only whether this master key version (KEY:*: any version) is still needed, by any retained table "
+        "version too: yes, no or unknown.",
+    )
+    also: tuple[str, ...] = option(
+        "--also",
+        type=PATH,
+        multiple=True,
+        metavar="PATH",
+        help="For --may-destroy: a copy elsewhere to look at too, such as a backup or a clone. Repeatable.",
+    )
+    after: float | None = option(
+        "--after",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="For --may-destroy: how long writers go on using a key that they hold, counted from the key's rotation "
+        "(default: 600, the lifetime of key tools' caches). 0: no writer runs.",
+    )
 
     def __post_init__(self) -> None:
         if self.may_destroy is None and (self.also or self.after is not None):
@@ -58,33 +75,8 @@ class DestructionOptions:
         return EXIT_CODES[found.answer]
 
 
-def destruction_options(function: Function) -> Function:
-    """Give a command ``destruction``, a `DestructionOptions`."""
-    return grouped(function, "destruction", DestructionOptions, _OPTIONS)
-
-
-_OPTIONS: Final = (
-    click.option(
-        "--may-destroy",
-        metavar="KEY:VERSION",
-        help="Answer only whether this master key version (KEY:*: any version) is still needed, by any retained table "
-        "version too: yes, no or unknown.",
-    ),
-    click.option(
-        "--also",
-        type=PATH,
-        multiple=True,
-        metavar="PATH",
-        help="For --may-destroy: a copy elsewhere to look at too, such as a backup or a clone. Repeatable.",
-    ),
-    click.option(
-        "--after",
-        type=click.FloatRange(0),
-        metavar="SECONDS",
-        help="For --may-destroy: how long writers go on using a key that they hold, counted from the key's rotation "
-        "(default: 600, the lifetime of key tools' caches). 0: no writer runs.",
-    ),
-)
+destruction_options = options(DestructionOptions, "destruction")
+"""Give a command ``destruction``, a `DestructionOptions`."""
 
 
 def _tell(found: Destruction) -> None:

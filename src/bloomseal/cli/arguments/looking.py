@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-import click
+from typing import Any, TypeVar
 
 from ...core.errors import UsageError
 from ...policy import Policy
 from ..state import PATH
-from .grouped import grouped
 from .keys import KeyOptions
+from .options import option, options
 
 __all__ = ["LookOptions", "look_options"]
 
@@ -23,11 +21,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class LookOptions:
     """The options of `look_options`, as given."""
 
-    policy: str | None
-    table: str | None
-    aad_prefix: str | None
-    deep: bool
-    without_keys: bool
+    policy: str | None = option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
+    table: str | None = option("--table", metavar="NAME", help="The policy's table, where paths don't tell it.")
+    aad_prefix: str | None = option(
+        "--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy."
+    )
+    deep: bool = option(
+        "--deep",
+        is_flag=True,
+        help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong, copied columns.",
+    )
+    without_keys: bool = option(
+        "--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names."
+    )
 
     def arguments(self, keys: KeyOptions, needs_keys: str | None = None) -> dict[str, Any]:
         """The keys and the policy, by their names in the library.
@@ -49,19 +55,5 @@ class LookOptions:
         }
 
 
-def look_options(function: Function) -> Function:
-    """Give a command ``look``, a `LookOptions`."""
-    return grouped(function, "look", LookOptions, _OPTIONS)
-
-
-_OPTIONS: Final = (
-    click.option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against."),
-    click.option("--table", metavar="NAME", help="The policy's table, where paths don't tell it."),
-    click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy."),
-    click.option(
-        "--deep",
-        is_flag=True,
-        help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong, copied columns.",
-    ),
-    click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names."),
-)
+look_options = options(LookOptions, "look")
+"""Give a command ``look``, a `LookOptions`."""

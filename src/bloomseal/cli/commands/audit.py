@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...core.errors import BloomsealError, UsageError
 from ..arguments.destruction import DestructionOptions, destruction_options
-from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.looking import LookOptions, look_options
+from ..arguments.options import option, options
 from ..render import facts, print_json, printable, progress, remark, table
 from ..reports import Target
 from ..state import PATH, State, common_options
@@ -32,8 +31,16 @@ _LISTED = 20
 class _Gate:
     """What makes an audit fail: the options that say so, as given."""
 
-    fail_on: tuple[str, ...]
-    allow_unseen: bool
+    fail_on: tuple[str, ...] = option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
+        help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
+        "at all was not seen, also what only keys show. Repeatable.",
+    )
+    allow_unseen: bool = option(
+        "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
+    )
 
     def __post_init__(self) -> None:
         if len(self._levels) > 1:
@@ -68,10 +75,18 @@ class _Gate:
 class _Demonstration:
     """What a filter in clear confirms to anybody: the options that ask for it, as given."""
 
-    demonstrate: str | None
-    pattern: str | None
-    candidates: str | None
-    most: int
+    demonstrate: str | None = option(
+        "--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody."
+    )
+    pattern: str | None = option(
+        "--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'."
+    )
+    candidates: str | None = option(
+        "--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line."
+    )
+    most: int = option(
+        "--most", type=click.IntRange(1), default=1_000_000, show_default=True, help="Candidates to try at most."
+    )
 
     def answer(self, paths: tuple[str, ...], given: dict[str, Any]) -> int:
         """Ask the filters, tell, and give the exit code."""
@@ -112,8 +127,19 @@ class _Demonstration:
 class _Reports:
     """What else is told: the options that say so, as given."""
 
-    reports: tuple[str, ...]
-    since: str | None
+    reports: tuple[str, ...] = option(
+        "--report",
+        multiple=True,
+        metavar="KIND=FILE",
+        help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of "
+        "an older one only. Repeatable.",
+    )
+    since: str | None = option(
+        "--since",
+        type=PATH,
+        metavar="FILE",
+        help="An older inventory (--report parquet=FILE): tell what was rotated since.",
+    )
 
     def changes(self, report: Report) -> dict[str, Any] | None:
         """What was rotated since the older inventory; None where none was named."""
@@ -122,57 +148,13 @@ class _Reports:
         return None if self.since is None else compare(load_inventory(self.since), report.inventory).to_dict()
 
 
-_GATE: Final = (
-    click.option(
-        "--fail-on",
-        multiple=True,
-        type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
-        help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
-        "at all was not seen, also what only keys show. Repeatable.",
-    ),
-    click.option(
-        "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
-    ),
-)
-_REPORTS: Final = (
-    click.option(
-        "--report",
-        "reports",
-        multiple=True,
-        metavar="KIND=FILE",
-        help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of "
-        "an older one only. Repeatable.",
-    ),
-    click.option(
-        "--since",
-        type=PATH,
-        metavar="FILE",
-        help="An older inventory (--report parquet=FILE): tell what was rotated since.",
-    ),
-)
-_DEMONSTRATION: Final = (
-    click.option(
-        "--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody."
-    ),
-    click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'."),
-    click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line."),
-    click.option(
-        "--most",
-        type=click.IntRange(1),
-        default=1_000_000,
-        show_default=True,
-        help="Candidates to try at most.",
-    ),
-)
-
-
 @click.command()
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH...")
 @look_options
-@partial(grouped, name="gate", kind=_Gate, options=_GATE)
-@partial(grouped, name="reports", kind=_Reports, options=_REPORTS)
+@options(_Gate, "gate")
+@options(_Reports, "reports")
 @destruction_options
-@partial(grouped, name="demonstration", kind=_Demonstration, options=_DEMONSTRATION)
+@options(_Demonstration, "demonstration")
 @key_options
 @common_options()
 def audit(

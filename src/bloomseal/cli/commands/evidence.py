@@ -7,15 +7,14 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...core.errors import UsageError
-from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.looking import LookOptions, look_options
+from ..arguments.options import option, options
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
 
@@ -58,8 +57,20 @@ def evidence() -> None:
 class _Signing:
     """The options by which somebody signs, as given."""
 
-    sign_keys: tuple[str, ...]
-    sign_kms: tuple[str, ...]
+    sign_keys: tuple[str, ...] = option(
+        "--sign-key",
+        type=PATH,
+        multiple=True,
+        metavar="PEM",
+        help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
+    )
+    sign_kms: tuple[str, ...] = option(
+        "--sign",
+        multiple=True,
+        metavar="KMS#KEY",
+        help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, "
+        "pkcs11:token=LABEL#NAME. Repeatable.",
+    )
 
     def signers(self) -> list[Signer]:
         """Raises UsageError, KeyAccessError: a key that can't be had."""
@@ -76,50 +87,28 @@ class _Signing:
 class _Beside:
     """As `bloomseal.evidence.collect.Beside`."""
 
-    journals: tuple[str, ...]
-    destroyed: tuple[str, ...]
-    samples: tuple[str, ...]
-    also: tuple[str, ...]
-    access_log: str | None
-
-
-_SIGNING: Final = (
-    click.option(
-        "--sign-key",
-        "sign_keys",
-        type=PATH,
-        multiple=True,
-        metavar="PEM",
-        help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
-    ),
-    click.option(
-        "--sign",
-        "sign_kms",
-        multiple=True,
-        metavar="KMS#KEY",
-        help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, "
-        "pkcs11:token=LABEL#NAME. Repeatable.",
-    ),
-)
-_BESIDE: Final = (
-    click.option(
+    journals: tuple[str, ...] = option(
         "--journal",
-        "journals",
         type=PATH,
         multiple=True,
         metavar="FILE",
         help="Journal of a rotation (default: those in the usual folder that name these files). Repeatable.",
-    ),
-    click.option(
+    )
+    destroyed: tuple[str, ...] = option(
         "--destroyed", multiple=True, metavar="KEY:VERSION", help="Make a certificate about this version. Repeatable."
-    ),
-    click.option(
-        "--sample", "samples", type=PATH, multiple=True, metavar="PATH", help="Copies to try to open under it."
-    ),
-    click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Copies and backups that must not need it."),
-    click.option("--access-log", type=PATH, metavar="FILE", help="Access log (JSON lines) to tell in short."),
-)
-_signing_options = partial(grouped, name="signing", kind=_Signing, options=_SIGNING)
+    )
+    samples: tuple[str, ...] = option(
+        "--sample", type=PATH, multiple=True, metavar="PATH", help="Copies to try to open under it."
+    )
+    also: tuple[str, ...] = option(
+        "--also", type=PATH, multiple=True, metavar="PATH", help="Copies and backups that must not need it."
+    )
+    access_log: str | None = option(
+        "--access-log", type=PATH, metavar="FILE", help="Access log (JSON lines) to tell in short."
+    )
+
+
+_signing_options = options(_Signing, "signing")
 
 
 @evidence.command(_MAKE)
@@ -128,7 +117,7 @@ _signing_options = partial(grouped, name="signing", kind=_Signing, options=_SIGN
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @_signing_options
 @look_options
-@partial(grouped, name="beside", kind=_Beside, options=_BESIDE)
+@options(_Beside, "beside")
 @key_options
 @common_options()
 def make_bundle(
