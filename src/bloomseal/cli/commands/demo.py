@@ -88,43 +88,54 @@ def _telling() -> Iterator[Callable[[str], None]]:
 
 
 def _show(results: dict[str, Any]) -> None:
-    write, verify = results["write"], results["verify"]
+    write = results["write"]
+    _show_lookups(results, write)
+    _show_attack(results)
+    _show_index(results["index"])
+    if "spark" in results:
+        _show_spark(results["spark"])
+    elif "spark_left_out" in results:
+        remark(f"without Spark: {results['spark_left_out']}")
+    if "directory" in results:
+        remark(f"the files are in {results['directory']}")
+
+
+def _show_lookups(results: dict[str, Any], write: dict[str, Any]) -> None:
     table(
         ["written", "rows", "row groups", "columns", "filters", "file", "seconds"],
         [
-            ("sealed", write["rows"], write["row_groups"], write["columns"], f"{write['filters']}, {size(write['filter_bytes'])}",
-             size(write["sealed_bytes"]), write["sealed_seconds"]),
-            ("plaintext, for the attacker", write["rows"], write["row_groups"], write["columns"], f"{write['filters']}",
-             size(write["plaintext_bytes"]), write["plaintext_seconds"]),
+            (what, write["rows"], write["row_groups"], write["columns"], f"{write['filters']}{more}",
+             size(write[f"{kind}_bytes"]), write[f"{kind}_seconds"])
+            for what, kind, more in (("sealed", "sealed", f", {size(write['filter_bytes'])}"),
+                                     ("plaintext, for the attacker", "plaintext", ""))
         ],
         title="One table of personal data, filters on ssn and email",
     )  # fmt: skip
     table(
         ["looked up by ssn", "rows found", "row groups to read", "bloomseal probe", "bloomseal read", "pyarrow read", "faster", "same rows"],
         [
-            (name, one["rows_found"], f"{one['row_groups_to_read']:.1f} of {write['row_groups']}", _ms(one["probe_seconds"]),
-             _ms(one["read_seconds"]), _ms(one["pyarrow_seconds"]), f"{one['times_faster']:.1f}×", one["same_rows_as_pyarrow"])
-            for name, one in (
-                (f"{results[f'look_up_{name}']['values']} {name} people", results[f"look_up_{name}"]) for name in ("present", "absent")
-            )
+            (f"{one['values']} {name} people", one["rows_found"], f"{one['row_groups_to_read']:.1f} of {write['row_groups']}",
+             *(_ms(one[f"{how}_seconds"]) for how in ("probe", "read", "pyarrow")), f"{one['times_faster']:.1f}×", one["same_rows_as_pyarrow"])
+            for name in ("present", "absent") for one in [results[f"look_up_{name}"]]
         ],
         title="Lookups in the encrypted file, opened afresh each time (medians)",
     )  # fmt: skip
+
+
+def _show_attack(results: dict[str, Any]) -> None:
     emails, numbers, sealed = results["attack_clear_emails"], results["attack_clear_ssn"], results["attack_sealed"]
-    cipher = sealed["ciphertext_read_as_filter"]
+    told = (
+        ("filter in clear, a list of addresses", emails),
+        (f"filter in clear, all numbers {numbers['area']}-xx-xxxx", numbers),
+        ("sealed filter, its bytes taken for a filter", sealed["ciphertext_read_as_filter"]),
+    )
+    names = ("candidates", "in_the_table", "confirmed", "rightly", "wrongly")
     table(
         ["a thief asks", "candidates", "really in the table", "named", "rightly", "wrongly", "seconds"],
-        [
-            (f"filter in clear, {what}", one["candidates"], one["in_the_table"], one["confirmed"], one["rightly"], one["wrongly"], seconds)
-            for what, one, seconds in (
-                ("a list of addresses", emails, emails["seconds"]),
-                (f"all numbers {numbers['area']}-xx-xxxx", numbers, numbers["seconds"]),
-            )
-        ]
-        + [("sealed filter, its bytes taken for a filter", cipher["candidates"], cipher["in_the_table"], cipher["confirmed"],
-            cipher["rightly"], cipher["wrongly"], None)],
+        [(what, *(one[name] for name in names), one.get("seconds")) for what, one in told],
         title="The same filters, in clear and sealed, without any key",
-    )  # fmt: skip
+    )
+    verify = results["verify"]
     table(
         ["sealed file", ""],
         [
@@ -137,13 +148,6 @@ def _show(results: dict[str, Any]) -> None:
              f"{verify['failures']} failures"),
         ],
     )  # fmt: skip
-    _show_index(results["index"])
-    if "spark" in results:
-        _show_spark(results["spark"])
-    elif "spark_left_out" in results:
-        remark(f"without Spark: {results['spark_left_out']}")
-    if "directory" in results:
-        remark(f"the files are in {results['directory']}")
 
 
 def _show_index(told: list[dict[str, Any]]) -> None:
