@@ -116,7 +116,7 @@ def test_filters(text: str, column: str, spec: FilterSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ssn:fpp=x", "ssn:fpp=2", "ssn:ndv=1.5", "ssn:hide_size", "ssn:hide", "ssn:fpr=0.1", "ssn:hide_size=1"]
+    "text", ["ssn:fpp=x", "ssn:fpp=2", "ssn:ndv=1.5", "ssn:hide_size", "ssn:fpr=0.1", "ssn:hide_size=1"]
 )
 def test_filters_that_can_not_be(text: str) -> None:
     with pytest.raises(UsageError) as caught:
