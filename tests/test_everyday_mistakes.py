@@ -352,7 +352,7 @@ class Chained:
 
 class Agreeing(Chained):
     def __init__(self, ring: bs.Keyring, path: str) -> None:
-        from bloomseal.keytools import FileRef
+        from bloomseal.core.storage.ref import FileRef
 
         self._keys = bs.KeyTools(ring).for_file(FileRef(path))
 

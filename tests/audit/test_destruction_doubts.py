@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from bloomseal import EncryptionSpec, Keyring, seal_file
-from bloomseal.audit import Destruction
+from bloomseal.audit.destruction.answer import Destruction
 from bloomseal.core.errors import UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, MasterKeyFacts
+from bloomseal.keytools import KeyTools
+from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from support.lab import Lab, glued, people
 
 

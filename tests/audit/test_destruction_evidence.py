@@ -12,7 +12,7 @@ import pytest
 from bloomseal.audit.destruction.evidence import check_evidence
 from bloomseal.cli.main import main
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import KeyState
+from bloomseal.keytools.kms_protocols import KeyState
 from support.lab import Lab
 
 DAY = timedelta(days=1)

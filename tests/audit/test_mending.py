@@ -18,8 +18,9 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit import RULES, Finding, audit
+from bloomseal.audit import Finding, audit
 from bloomseal.audit.rendering.sarif import to_sarif
+from bloomseal.audit.rules.catalogue import RULES
 from bloomseal.cli.main import main
 from bloomseal.core.keys.protocols import FileRef
 from bloomseal.core.parquet.expectation import Expectation

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bloomseal import ExplicitKeys, FilterSpec
-from bloomseal.audit import RULES, Severity
-from bloomseal.audit.rules.catalogue import rules_as_markdown
+from bloomseal.audit import Severity
+from bloomseal.audit.rules.catalogue import RULES, rules_as_markdown
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from support.jvm import Jvm, java_write, key_tools

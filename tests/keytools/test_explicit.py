@@ -8,7 +8,10 @@ import pytest
 
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import ExplicitKeys, FileRef, KeySource, as_key_source
+from bloomseal.core.keys.protocols import KeySource
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import ExplicitKeys
+from bloomseal.keytools.sources import as_key_source
 
 FOOTER, SSN, OTHER = b"0123456789012345", b"1234567890123450", b"1234567890123451"
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from bloomseal.core.encryption import SealCounter, SecretKey
-from bloomseal.keytools import FileRef, Keyring, KeyTools, as_key_source, client_for, sources
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import Keyring, KeyTools, client_for, sources
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms import registry
+from bloomseal.keytools.sources import as_key_source
 from support.forks import holds_in_a_child
 
 

@@ -17,8 +17,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError
+from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.keys.wrapping import unwrap_locally, wrap_locally
-from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyState, KeyTools, KmsAccessError
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import Keyring, KeyTools, KmsAccessError
+from bloomseal.keytools.kms_protocols import KeyState
 from support.stand_ins import InMemoryKms
 
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n)).map(SecretKey)

@@ -14,19 +14,11 @@ from pathlib import Path
 import pytest
 
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from bloomseal.keytools import (
-    DescribingKms,
-    FileRef,
-    Keyring,
-    KeyState,
-    KmsAccessError,
-    KmsClient,
-    LocalKeyKms,
-    Problem,
-    RewrappingKms,
-    as_key_source,
-)
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import Keyring, KmsAccessError, KmsClient, Problem
 from bloomseal.keytools.kms.common import claimed_version
+from bloomseal.keytools.kms_protocols import DescribingKms, KeyState, LocalKeyKms, RewrappingKms
+from bloomseal.keytools.sources import as_key_source
 
 KEY = bytes(range(16))
 

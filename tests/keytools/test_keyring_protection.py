@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import Keyring, as_key_source
+from bloomseal.keytools import Keyring
+from bloomseal.keytools.sources import as_key_source
 
 KEY = bytes(range(16))
 

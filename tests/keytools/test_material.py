@@ -14,7 +14,9 @@ import pytest
 
 from bloomseal.core.encryption import ModuleCipher, ModuleType, SecretKey
 from bloomseal.core.errors import KeyAccessError
-from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, KeyTools
+from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import KeyTools
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from bloomseal.core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
-from bloomseal.keytools import Keyring, KeyTools, as_key_source, client_for, register_kms
+from bloomseal.keytools import Keyring, KeyTools, client_for, register_kms
 from bloomseal.keytools.kms import registry
+from bloomseal.keytools.sources import as_key_source
 from support.stand_ins import InMemoryKms
 
 

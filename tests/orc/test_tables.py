@@ -17,8 +17,9 @@ import pytest
 import bloomseal as bs
 from bloomseal import orc
 from bloomseal.core.errors import FormatError, PolicyError, UnsupportedError, UsageError
-from bloomseal.orc import Column, OrcFile
+from bloomseal.orc import OrcFile
 from bloomseal.orc.protobuf import Message
+from bloomseal.orc.schema import Column
 from bloomseal.orc.statistics import GroupStatistics
 from bloomseal.read.orc.file import OrcPlan
 from support.orc_files import orc_file, orc_ring

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from bloomseal.keytools import FileRef
+from bloomseal.core.storage.ref import FileRef
 from support.watch import forms
 
 from .cluster import DEADLINE, PLACES, driver, keyring, search

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 import bloomseal as bs
-from bloomseal.audit import Destruction, Finding, Report, audit, may_destroy
+from bloomseal.audit import Finding, Report, audit, may_destroy
+from bloomseal.audit.destruction.answer import Destruction
 from bloomseal.core.thrift import Struct
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, TablePolicy

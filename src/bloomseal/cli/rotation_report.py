@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..rotation import RotationPlan, RotationReport
+from ..rotation.outcome import RotationPlan, RotationReport
 from .render import facts, print_json, remark, size, table
 from .state import State
 

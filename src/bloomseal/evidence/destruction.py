@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..audit import Destruction
+from ..audit.destruction.answer import Destruction
 from ..audit.destruction.samples import Attempt
 from ..keytools import Problem
 from .claims import Observations

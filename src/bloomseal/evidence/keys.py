@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from ..core.cached import cached_property
-from ..keytools import VersionFacts
+from ..keytools.kms_protocols import VersionFacts
 from ..policy import KeyPolicy
 from .uses import FOOTER, Use, total
 from .versions import KeyAtKms

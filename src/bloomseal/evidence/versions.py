@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..core.errors import BloomsealError
-from ..keytools import KeyState, KmsAccessError, MasterKeyFacts, Problem, VersionFacts
+from ..keytools import KmsAccessError, Problem
 from ..keytools.kms.calls import KmsCalls
+from ..keytools.kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 
 __all__ = ["KeyAtKms", "ask"]
 

@@ -11,7 +11,7 @@ from ..core.parquet.expectation import NO_EXPECTATION, Expectation
 from ..core.parquet.footer import Footer, FooterKind, Peek, peek
 from ..core.parquet.keys_at_hand import KeysAtHand, authenticated
 from ..core.storage.source import Source
-from ..keytools import as_key_source
+from ..keytools.sources import as_key_source
 
 if TYPE_CHECKING:
     from ..keytools.access_log import AccessLog

@@ -7,16 +7,8 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from ..read.orc.file import OrcFile as OrcFile
     from ..read.orc.file import open_file as open_file
-    from .asking.answers import RowGroupVerdicts as RowGroupVerdicts
-    from .encryption import Encryption as Encryption
-    from .filters import BloomFilter as BloomFilter
-    from .index import FilterInfo as FilterInfo
-    from .rewrite.report import OrcRewriteReport as OrcRewriteReport
     from .rewrite.verbs import attach_filters as attach_filters
     from .rewrite.verbs import rekey as rekey
     from .rewrite.verbs import repair_filters as repair_filters
-    from .schema import Column as Column
-    from .schema import Schema as Schema
-    from .tail import Stripe as Stripe
 else:
     __all__, __getattr__, __dir__ = lazily(__name__)

@@ -4,17 +4,13 @@ from .job import Job
 from .jobs import Rekey, Rewrap, Seal, Unseal
 from .local import plan, rotate
 from .orc import Repair
-from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
+from .outcome import Status
 
 __all__ = [
-    "FileOutcome",
-    "FilePlan",
     "Job",
     "Rekey",
     "Repair",
     "Rewrap",
-    "RotationPlan",
-    "RotationReport",
     "Seal",
     "Status",
     "Unseal",

@@ -17,8 +17,9 @@ from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..keytools import KeyTools, as_key_source
+from ..keytools import KeyTools
 from ..keytools.pinned import PinnedKeys
+from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import open_source, resolve_path

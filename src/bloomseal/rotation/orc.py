@@ -13,7 +13,8 @@ from typing import ClassVar, Final
 
 from ..core.errors import PolicyError, UnsupportedError, UsageError
 from ..core.storage.ref import FileRef
-from ..orc import OrcFile, OrcRewriteReport
+from ..orc import OrcFile
+from ..orc.rewrite.report import OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source

@@ -153,7 +153,7 @@ class RotationReport(ShownInNotebooks):
         journal: where the journal is.
         resumed: an earlier run had begun.
         files: one entry per file.
-        kms: what the KMS was asked (`keytools.Counters`).
+        kms: what the KMS was asked (`keytools.kms.counters.Counters`).
         seconds: that it took.
     """
 

@@ -13,7 +13,6 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .explaining import explain as explain
     from .jar import build_jar as build_jar
-    from .jobs.audit import TableAudit as TableAudit
     from .jobs.audit import audit as audit
     from .jobs.compaction import compact_index as compact_index
     from .jobs.destruction import may_destroy as may_destroy
@@ -30,11 +29,9 @@ if TYPE_CHECKING:
     from .runtime import java_home as java_home
     from .semijoin.join import semi_join as semi_join
     from .semijoin.pruning import prune as prune
-    from .semijoin.result import PruneResult as PruneResult
     from .session import advice as advice
     from .session import enable as enable
     from .settings import options as options
-    from .source.stats import SourceStats as SourceStats
     from .writing.catalog import protect_table as protect_table
     from .writing.delta import write_delta as write_delta
     from .writing.frames import WriteReport as WriteReport

@@ -26,7 +26,7 @@ from .scan import FileOpener, scanned
 if TYPE_CHECKING:
     from ..core.parquet.schema import Schema
     from ..index.sealed import SealedIndex
-    from ..orc import OrcRewriteReport
+    from ..orc.rewrite.report import OrcRewriteReport
     from ..policy import TablePolicy
     from ..specs import EncryptionSpec
     from ..write.attach import AttachReport

@@ -37,7 +37,7 @@ from .writer import FilterRequest, check_filter, resolve_filters
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..orc import OrcRewriteReport
+    from ..orc.rewrite.report import OrcRewriteReport
     from ..policy import TablePolicy
 
 __all__ = ["AttachReport", "attach_filters"]

@@ -17,8 +17,8 @@ from ..core.parquet.schema import Leaf, Schema
 from ..core.parquet.walk import Protection
 from ..core.storage.ref import FileRef
 from ..core.thrift import Struct, WireType, encode_binary
-from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog
+from ..keytools.sources import as_key_source
 from ..specs import EncryptionSpec, KeyChoice
 
 __all__ = ["OutputKeys", "sealed_leaves"]

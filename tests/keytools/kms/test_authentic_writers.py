@@ -12,9 +12,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import bloomseal as bs
-from bloomseal.keytools import DescribingKms
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.vault import VaultKms
+from bloomseal.keytools.kms_protocols import DescribingKms
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.rotation.keys import Rewrapper, mapped
 from keytools.kms.test_azure import TOKEN as AZURE_TOKEN

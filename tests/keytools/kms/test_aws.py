@@ -25,18 +25,12 @@ from moto.server import ThreadedMotoServer
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import (
-    FileRef,
-    KeyMaterial,
-    KeyMetadata,
-    KeyState,
-    KeyTools,
-    KmsAccessError,
-    Problem,
-    client_for,
-)
+from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.signing import der
+from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance
 from support.signing import signs_a_bundle
 

@@ -12,7 +12,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.core.errors import KeyAccessError
-from bloomseal.keytools import FileRef, KmsAccessError, Problem
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.cache import Cache
 from support.stand_ins import InMemoryKms
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.keytools import Keyring, KeyState, KmsAccessError, MasterKeyFacts, MasterVersion, Problem
+from bloomseal.keytools import Keyring, KmsAccessError, Problem
 from bloomseal.keytools.kms.common import pack
+from bloomseal.keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from support.kms_conformance import CHECKS, KmsClientConformance, Outcome, check_client
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 

@@ -18,8 +18,10 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, MasterKeyFacts, MasterVersion, Problem
+from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools import KeyTools, KmsAccessError, Problem
 from bloomseal.keytools.kms.common import claimed_version
+from bloomseal.keytools.kms_protocols import MasterKeyFacts, MasterVersion
 from bloomseal.keytools.material.store import MAX_STORE_BYTES
 from support.stand_ins import InMemoryKms, PyArrowKms
 

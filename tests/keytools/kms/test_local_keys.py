@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, as_key_source, client_for
+from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, client_for
 from bloomseal.keytools.kms.hadoop.client import HadoopKms
 from bloomseal.keytools.kms.hadoop.jceks import PASSWORD_VARIABLE, JceksStore
 from bloomseal.keytools.local_keys import local_key_calls
+from bloomseal.keytools.sources import as_key_source
 from support.hadoop_kms import hadoop_kms
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_files import orc_file, orc_ring

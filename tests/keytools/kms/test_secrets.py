@@ -19,9 +19,11 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError
-from bloomseal.keytools import FileRef, KeyMetadata, as_key_source
+from bloomseal.core.keys.material import KeyMetadata
+from bloomseal.core.storage.ref import FileRef
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms.calls import KmsCalls
+from bloomseal.keytools.sources import as_key_source
 from support.stand_ins import InMemoryKms
 from support.watch import Secrets
 

@@ -11,16 +11,8 @@ from typing import Final
 from ...core.errors import BloomsealError, UsageError
 from ...core.keys.access import shown
 from ...core.spelling import nearest
-from ...keytools import (
-    Keyring,
-    KeyState,
-    KeyTools,
-    KmsAccessError,
-    MasterKeyFacts,
-    MasterVersion,
-    Problem,
-    VersionFacts,
-)
+from ...keytools import Keyring, KeyTools, KmsAccessError, Problem
+from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
 
 __all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "Question", "Reason", "ask", "named_version"]
 

@@ -17,9 +17,9 @@ from ...core.errors import BloomsealError, KeyAccessError
 from ...core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...core.keys.protocols import KeyRetriever
 from ...core.storage.ref import FileRef
-from ...keytools import Keyring, KeyTools, KmsAccessError, MasterVersion
+from ...keytools import Keyring, KeyTools, KmsAccessError
 from ...keytools.kms.common import claimed_version
-from ...keytools.kms_protocols import MasterKeyFacts
+from ...keytools.kms_protocols import MasterKeyFacts, MasterVersion
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
 

@@ -14,7 +14,7 @@ from ..state import PATH, State
 from .options import option, options
 
 if TYPE_CHECKING:
-    from ...audit import Destruction
+    from ...audit.destruction.answer import Destruction
 
 __all__ = ["EXIT_CODES", "DestructionOptions", "destruction_options"]
 

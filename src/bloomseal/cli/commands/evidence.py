@@ -19,7 +19,7 @@ from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
-    from ...evidence import Signer
+    from ...evidence.bundle.signing import Signer
 
 __all__ = ["evidence"]
 
@@ -172,7 +172,8 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
     Whoever else has a key signs the bytes of manifest.json (unzip -p BUNDLE manifest.json), by Ed25519, or by ECDSA
     over P-256 with SHA-256 or P-384 with SHA-384; then give --signature and --public-key.
     """
-    from ...evidence import Detached, add_signature
+    from ...evidence import add_signature
+    from ...evidence.bundle.signing import Detached
 
     if (signature is None) != (public_key is None) or not (signing.sign_keys or signing.sign_kms or signature):
         raise UsageError("a signature comes by --sign-key, by --sign, or by --signature and --public-key")

@@ -10,11 +10,10 @@ from typing import Final
 from ...core.parquet.schema import Leaf
 from ...core.parquet.statistics import PartBounds
 from ...core.writers import Claim
-from ...orc import Column
 from ...orc.asking.trust import timestamps_untrusted
 from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
-from ...orc.schema import INTEGER_BITS, MOMENTS, Kind
+from ...orc.schema import INTEGER_BITS, MOMENTS, Column, Kind
 from ...orc.tail import Tail
 
 __all__ = ["bounds_of_part"]

@@ -14,10 +14,9 @@ from ...core.cached import cached_property
 from ...core.errors import FormatError, UnsupportedError
 from ...core.parquet.schema import Leaf, Schema
 from ...format.leaves import leaves_of
-from ...orc import Column
 from ...orc.layout import OrcLayout
 from ...orc.rows.clear import empty_file
-from ...orc.schema import Kind
+from ...orc.schema import Column, Kind
 from ...orc.schema import Schema as OrcSchema
 
 __all__ = ["Columns", "columns_of"]

@@ -22,10 +22,11 @@ from ...core.storage.source import Source
 from ...core.verdict import Hits
 from ...format.hashes.truth import Truth
 from ...format.verify import VerifyReport
-from ...orc import BloomFilter, Column
+from ...orc.filters import BloomFilter
 from ...orc.index import need_range
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
+from ...orc.schema import Column
 from ...storage.formats import Format
 from ...storage.places import FilePlace
 from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
@@ -358,7 +359,7 @@ def open_file(
         path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
         filesystem: of pyarrow or fsspec.
         decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
-            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
+            local keys (`LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
             they are masked by is never taken for their values.
 
     Raises:

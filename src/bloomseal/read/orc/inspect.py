@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...core.storage.source import Source
 from ...format.inspect import ColumnFacts, Inspection
-from ...orc import Column
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
+from ...orc.schema import Column
 
 __all__ = ["inspect_orc", "writer_of"]
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from ...core.errors import UsageError
 from ...core.exclusion import Exclusion, by_bounds, by_condition, by_orc_filters
 from ...core.parquet.statistics import PartBounds
-from ...orc import Column
 from ...orc.asking.values import OrcProbeSet
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
+from ...orc.schema import Column
 from ...orc.statistics import GroupStatistics
 from ..predicate.predicate import Predicate, Term
 from ..prune import RowGroupSelection

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ...orc import Stripe
+from ...orc.tail import Stripe
 
 __all__ = ["neighbourhoods", "rows_of"]
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 from ...core.errors import BloomsealError
 from ...core.parquet.schema import Leaf
 from ...format.hashes.truth import Truth
-from ...orc import BloomFilter, Column
 from ...orc.asking.values import OrcProbeSet
+from ...orc.filters import BloomFilter
 from ...orc.layout import OrcLayout
 from ...orc.rewrite.build import leaf_values
+from ...orc.schema import Column
 
 __all__ = ["held_against_values"]
 

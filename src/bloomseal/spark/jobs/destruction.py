@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from ...audit import Destruction
+from ...audit.destruction.answer import Destruction
 from ...audit.destruction.examine import Examined, Examiner, Work
 from ...audit.destruction.look import Examination, asking
 from ...audit.destruction.question import Question

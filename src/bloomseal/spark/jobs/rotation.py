@@ -20,9 +20,10 @@ from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ...read.open import open_file
-from ...rotation import FileOutcome, FilePlan, Job, Rekey, Repair, Rewrap, Status
+from ...rotation import Job, Rekey, Repair, Rewrap, Status
 from ...rotation.files import DataFile, find_files
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
+from ...rotation.outcome import FileOutcome, FilePlan
 from ...rotation.run import Run, planned
 from ...storage.places import open_source
 from ..listing import list_files, open_filesystem, qualified, split_uri

@@ -10,12 +10,13 @@ from typing import Final
 
 from ....core.errors import BloomsealError
 from ....core.storage.source import Source
-from ....orc import BloomFilter, Column, OrcFile
+from ....orc import OrcFile
 from ....orc.asking.trust import known_wrong_filters, why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
-from ....orc.filters import FilterKind
+from ....orc.filters import BloomFilter, FilterKind
 from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
+from ....orc.schema import Column
 from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
 from ....read.orc.inspect import writer_of
