@@ -153,26 +153,18 @@ class _Opened:
             yield 0, len(low), self.whole()
             return
         pages = self._pages()
+        count = len(pages.low)
         first = np.searchsorted(pages.high, low)
         end = np.searchsorted(pages.low, low + (1 << bits))
-        if len(low) > len(pages.low):
-            # All pages in turn. What lies on pages of two portions is found in each, on the pages of that one.
-            for start in range(0, len(pages.low), _PAGES_AT_ONCE):
-                stop = min(start + _PAGES_AT_ONCE, len(pages.low))
-                mine = int(np.searchsorted(end, start, "right")), int(np.searchsorted(first, stop))
-                if mine[0] < mine[1]:
-                    yield *mine, self._read(range(start, stop))
-            return
-        begin = 0
-        while begin < len(low):
-            # As many as lie on so many pages; at least one, however often it is there.
-            wanted: dict[int, None] = dict.fromkeys(range(first[begin], end[begin]))
-            stop = begin + 1
-            while stop < len(low) and len(wanted) < _PAGES_AT_ONCE:
-                wanted |= dict.fromkeys(range(first[stop], end[stop]))
-                stop += 1
-            yield begin, stop, self._read(list(wanted))
-            begin = stop
+        # From its first page to its end each adds one to what a page is wanted for.
+        wanted = np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(end, minlength=count + 1)) > 0
+        # What lies on pages of two portions is found in each, on the pages of that one.
+        for start in range(int(first[0]), int(end[-1]), _PAGES_AT_ONCE):
+            stop = min(start + _PAGES_AT_ONCE, count)
+            mine = int(np.searchsorted(end, start, "right")), int(np.searchsorted(first, stop))
+            numbers = start + np.flatnonzero(wanted[start:stop])
+            if mine[0] < mine[1] and len(numbers):
+                yield *mine, self._read(numbers.tolist())
 
     def whole(self) -> I64:
         with self._lock:
