@@ -173,11 +173,16 @@ def rekey(
 
 @dataclass(frozen=True)
 class _Work:
-    """A job as it travels: without keys. Workers live on, and what they know of versions is one job's, by its `id`."""
+    """A job as it travels: without keys. Workers live on, and what they know of versions is one job's, by its `id`.
+
+    Attributes:
+        base: of the file system that the table is on.
+    """
 
     operation: str
     policy: bytes
     options: bytes
+    base: str | None = None
     id: bytes = field(default_factory=lambda: os.urandom(16))
 
     @property
@@ -185,13 +190,13 @@ class _Work:
         """The job itself; one per Python worker, so that one re-wrapped KEK serves all its tasks."""
         return _job(self)
 
-    def found(self, name: str, base: str | None) -> DataFile:
+    def found(self, name: str) -> DataFile:
         """The file as it is now.
 
         Raises:
             UsageError: it is gone, or a link out of the table has taken its place since it was listed.
         """
-        file = find_files(name, open_filesystem(base))[0]
+        file = find_files(name, open_filesystem(self.base))[0]
         with open_source(file.ref) as source:
             refuse_links_out(source, table_of(self.policy).root)
         return file
@@ -202,6 +207,22 @@ class _Work:
         """
         with open_file(file.ref, decryption=table_of(self.policy)) as opened:
             return opened.identity if opened.encrypted else b""
+
+    def plans(self, names: Iterable[str]) -> Iterator[tuple[str, FilePlan]]:
+        """A task: what would be done."""
+        for name in names:
+            try:
+                yield name, replace(planned(self.job, self.found(name)), calls={})
+            except BloomsealError as error:
+                yield name, FilePlan(name, "fail", error.what)
+
+    def identities(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[bytes | None, str | None]]]:
+        """A task: the identity that each file has now, or why nobody can tell it."""
+        for name in names:
+            try:
+                yield name, (self.identity(self.found(name)), None)
+            except BloomsealError as error:
+                yield name, (None, error.what)
 
 
 @functools.lru_cache(maxsize=8)
@@ -217,21 +238,19 @@ class _Cluster:
     """A rotation's run, of which executors do the files."""
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int) -> None:
-        self._spark, self._work, self._files_per_task = spark, work, files_per_task
         listed = list_files(spark, path)
+        self._spark, self._work, self._files_per_task = spark, replace(work, base=listed.base), files_per_task
         _, inside = split_uri(qualified(spark, path))
         # Those that are only told are among them: dead, hidden, left by killed writers. An audit counts none that is
         # not.
         found = find_files(inside, open_filesystem(listed.base), indexes=work.job.indexes, leftovers=True)
-        self._base = listed.base
-        self._files = {one.ref.path: one for one in found}
-        others = (DataFile(FileRef(name), name, 0) for name in listed.names if name not in self._files)
-        self._files = dict(sorted({**self._files, **{one.ref.path: one for one in others}}.items()))
+        files = {name: DataFile(FileRef(name), name, 0) for name in listed.names}
+        self._files = dict(sorted((files | {one.ref.path: one for one in found}).items()))
 
     def planned(self) -> DataFrame:
         """As rows, what would be done."""
         told = {name: planned(self._work.job, file) for name, file in self._files.items() if file.outside}
-        told |= self._each(_Plans(self._work, self._base), [name for name in self._files if name not in told])
+        told |= self._each(self._work.plans, [name for name in self._files if name not in told])
         rows = [
             (name, plan.action, plan.why, plan.size, plan.bytes_to_write, plan.bytes_to_copy, _left(plan.left))
             for name, plan in ((name, told[name]) for name in self._files)
@@ -246,7 +265,7 @@ class _Cluster:
         """
         run = Run(self._work.job, log)
         inside = [name for name, file in self._files.items() if not file.outside]
-        now = self._each(_Identities(self._work, self._base), inside) if identified else {}
+        now = self._each(self._work.identities, inside) if identified else {}
         told: dict[str, FileOutcome] = {}
         due: dict[str, bytes | None] = {}
         for name, file in self._files.items():
@@ -264,7 +283,7 @@ class _Cluster:
                 log.begin(name, mark, sync=False)
         log.flush()
         known = {name: identity for name, identity in due.items() if identity is not None}
-        for name, (outcome, identity) in self._each(Attempt(self._work, self._base, known), list(due)).items():
+        for name, (outcome, identity) in self._each(Attempt(self._work, known), list(due)).items():
             told[name] = outcome
             run.settle(outcome, None if identity is None else tuple(identity))
         run.report.files = [told[name] for name in self._files]
@@ -278,36 +297,6 @@ class _Cluster:
 
 
 @dataclass(frozen=True)
-class _Plans:
-    """A task that tells what would be done."""
-
-    work: _Work
-    base: str | None
-
-    def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, FilePlan]]:
-        for name in names:
-            try:
-                yield name, replace(planned(self.work.job, self.work.found(name, self.base)), calls={})
-            except BloomsealError as error:
-                yield name, FilePlan(name, "fail", error.what)
-
-
-@dataclass(frozen=True)
-class _Identities:
-    """A task that tells the identity that each file has now, or why nobody can tell it."""
-
-    work: _Work
-    base: str | None
-
-    def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[bytes | None, str | None]]]:
-        for name in names:
-            try:
-                yield name, (self.work.identity(self.work.found(name, self.base)), None)
-            except BloomsealError as error:
-                yield name, (None, error.what)
-
-
-@dataclass(frozen=True)
 class Attempt:
     """A task that does the files of one pack, one after the other.
 
@@ -317,14 +306,13 @@ class Attempt:
     """
 
     work: _Work
-    base: str | None
     identities: Mapping[str, bytes]
 
     @classmethod
     def of(cls, operation: str, table: TablePolicy, names: Iterable[str], base: str | None = None) -> Attempt:
         """For these files as they are now."""
-        work = _Work(operation, pickle.dumps(table), pickle.dumps({}))
-        return cls(work, base, {name: work.identity(work.found(name, base)) for name in names})
+        work = _Work(operation, pickle.dumps(table), pickle.dumps({}), base)
+        return cls(work, {name: work.identity(work.found(name)) for name in names})
 
     def __call__(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[FileOutcome, bytes | None]]]:
         """Per file how it came out, and its identity afterwards."""
@@ -332,9 +320,9 @@ class Attempt:
         for name in names:
             identity = None
             try:
-                outcome = run.take(self.work.found(name, self.base))
+                outcome = run.take(self.work.found(name))
                 if name in self.identities and outcome.status.settled:
-                    identity = self.work.identity(self.work.found(name, self.base))
+                    identity = self.work.identity(self.work.found(name))
             except BloomsealError as error:
                 outcome = FileOutcome(name, Status.FAILED, error.what)
             # As the driver calls it: where a file system is named, a rotation puts its kind in front.
