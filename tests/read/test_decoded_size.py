@@ -15,6 +15,8 @@ import pytest
 import bloomseal as bs
 from bloomseal.core import limits
 from bloomseal.format.pages import decoded
+from bloomseal.read import file as read_file
+from bloomseal.table import sealed
 
 MIB = 1 << 20
 LONG = "x" * (8 * MIB)
@@ -75,6 +77,18 @@ def test_few_bytes_are_not_decoded_to_many_by_a_scan(tmp_path: Path, bomb: str) 
     array, options = BOMBS[bomb]
     with pytest.raises(bs.FormatError, match="would be decoded to"):
         READS["scan"](_written(tmp_path, array, **options))
+
+
+@pytest.mark.usefixtures("one_mib")
+def test_a_row_group_of_many_nulls_is_read_some_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they are more than the limit allows."""
+    nulls = pa.nulls(200_000, pa.int64())
+    path = _written(tmp_path, nulls)
+    for module in (read_file, sealed):
+        monkeypatch.setattr(module, "GATHERED", 1 << 16)
+    for found in (bs.read_table(path), bs.open_table(path).read()):
+        assert found["x"].combine_chunks() == nulls
+        assert found["k"].combine_chunks() == pa.array(range(len(nulls)))
 
 
 @pytest.mark.usefixtures("one_mib")
