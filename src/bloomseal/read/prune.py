@@ -86,9 +86,13 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, values_left: Left | 
         chunk = chunks[column]
         between = bounds(walk.meta(chunk), chunk.leaf, walk.footer.ordered[column])
         asked = [_Among(term, between) for term in terms]
-        answers = by_filter(walk, chunk, asked)
-        for term, one in zip(terms, asked, strict=True):
-            if answers is None and term.keys is not None:
+        # Of values that are found without decoding, some are often in every row group: then filters are only a price.
+        due = any((keys := term.many_texts) is None or not keys.quick or term.filter_yield.due for term in terms)
+        answers = by_filter(walk, chunk, asked) if due else None
+        for number, (term, one) in enumerate(zip(terms, asked, strict=True)):
+            if answers is not None:
+                term.filter_yield.add(answers[number] is not None)
+            elif term.keys is not None:
                 one.narrow(term.keys, None)
             if values_left is not None and one.left is not None:
                 values_left[id(term)] = one.left

@@ -22,6 +22,7 @@ from ..format.minifile import PageSelection
 from .page_places import Pages, Rows, Spans, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
+from .undecoded import find_rows
 
 __all__ = ["read_matching", "take"]
 
@@ -60,15 +61,21 @@ def read_matching(
         return None
     leaves = walk.footer.schema.leaves
     looked_at = {leaf.index for leaf in predicate.leaves}
-    if spans is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
+    found = group.undecoded(predicate, wanted, result_schema) if spans is None else None
+    if spans is None and found is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
         looked_at |= set(wanted)
     if spans is not None and group.searched:
         # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
         # more.
         looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
-    first = group.columns(sorted(looked_at), spans)
-    hits = predicate.hits(first, left)
-    rows = hits if spans is None else _rows(spans)[hits]
+    if found is not None:
+        rows, first = found
+        hits = np.arange(len(rows))
+        looked_at = {leaf for leaf in looked_at if first.num_columns}
+    else:
+        first = group.columns(sorted(looked_at), spans)
+        hits = predicate.hits(first, left)
+        rows = hits if spans is None else _rows(spans)[hits]
     if not len(hits):
         return None
     # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
@@ -123,6 +130,27 @@ class _RowGroup:
             spans = _merged(spans + left)
         few = _count(spans) <= _WORTHWHILE * self._num_rows
         return spans if few or self.searched else None
+
+    def undecoded(
+        self, predicate: Predicate, wanted: Sequence[int], result_schema: Callable[[], pa.Schema]
+    ) -> tuple[Rows, pa.Table] | None:
+        """The rows that hold one of many values, and their column, where it is wanted as text; None where all rows are
+        to be decoded.
+        """
+        term = predicate.alone
+        if term is None or (keys := term.many_texts) is None or not keys.quick:
+            return None
+        found = find_rows(self._walk, self._row_group, term.leaf, keys)
+        if found is None:
+            return None
+        columns = {}
+        if len(found.rows) and term.leaf.index in wanted:
+            kind = result_schema().field(name := term.leaf.path[0]).type
+            # The decoder makes the column where the file asks for another type, such as a dictionary.
+            texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+            if texts and (taken := keys.taken(found.owners, kind)) is not None:
+                columns[name] = taken
+        return found.rows, pa.table(columns)
 
     def exactly(self, leaf: int, spans: Spans) -> bool:
         """Do the column's pages that hold these rows hold no others?"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from struct import Struct
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,10 @@ from ..core.sbbf.reference import outside
 from . import numpy_kernels
 
 __all__ = [
+    "Among",
     "check",
     "expect",
+    "find_prefixed",
     "hash_fixed",
     "hash_prefixed",
     "hash_spans",
@@ -55,6 +57,28 @@ _length_at: Final = Struct("<I").unpack_from
 
 _kernels: ModuleType | None = None
 _spent = 0
+
+
+class Among(NamedTuple):
+    """A set of texts, each of another hash.
+
+    Attributes:
+        words: a filter of all hashes (blocks × 8,).
+        starts: a power of two and one; the hashes whose first bits are b stand from ``starts[b]`` to ``starts[b + 1]``.
+        hashes: ascending.
+        owners: the number of the text of each.
+        texts: the bytes of all texts; `offsets`: where each begins, and the end of the last.
+    """
+
+    words: U32
+    starts: I64
+    hashes: U64
+    owners: I64
+    texts: U8
+    offsets: I64
+
+    def __repr__(self) -> str:
+        return "<Among>"
 
 
 def _kernels_for(cost: int) -> ModuleType | None:
@@ -172,6 +196,22 @@ def hash_prefixed(data: U8, most: int) -> U64 | None:
             return None
         hashes.append(xxhash.xxh64_intdigest(view[start:at]))
     return np.array(hashes, dtype=np.uint64) if at == size else None
+
+
+def find_prefixed(data: U8, count: int, among: Among) -> tuple[I64, I64] | None:
+    """Which of `count` values as `hash_prefixed` takes them are texts of a set, exactly: their numbers, ascending, and
+    that of the text for each.
+
+    None where `data` does not hold exactly so many, and where kernels are not worth loading.
+    """
+    kernels = _kernels_for(_PREFIXED * count)
+    if kernels is None or not 0 <= count <= len(data) // 4:
+        return None
+    rows, found = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    hits = kernels.find_prefixed(
+        data.ctypes.data, len(data), *among[:-2], among.texts.ctypes.data, among.offsets, rows, found
+    )
+    return None if hits < 0 else (rows[:hits], found[:hits])
 
 
 def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:

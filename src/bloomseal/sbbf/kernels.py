@@ -22,6 +22,7 @@ from ..core.sbbf.block import SALT, WORDS
 
 __all__ = [
     "check",
+    "find_prefixed",
     "hash_prefixed",
     "hash_spans32",
     "hash_spans64",
@@ -362,3 +363,77 @@ def check(words: Any, hashes: Any, out: Any) -> None:
     for i in range(len(hashes)):
         _prefetch(words, _first_word(hashes[min(i + _AHEAD, last)], number_of_blocks))
         out[i] = _block_check(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
+
+
+@numba.njit
+def _differ(one: Any, other: Any, length: Any) -> Any:
+    """The first of so many bytes at two addresses that is not the same; `length` where all are."""
+    at = np.int64(0)
+    while at < length and _load8(one + at) == _load8(other + at):
+        at += 1
+    return at
+
+
+@compiled_for(
+    types.intp,
+    types.intp,
+    frozen(types.uint32),
+    frozen(types.int64),
+    frozen(types.uint64),
+    frozen(types.int64),
+    types.intp,
+    frozen(types.int64),
+    types.int64[::1],
+    types.int64[::1],
+    result=types.intp,
+)
+def find_prefixed(
+    address: Any,
+    size: Any,
+    words: Any,
+    starts: Any,
+    hashes: Any,
+    owners: Any,
+    texts: Any,
+    offsets: Any,
+    rows: Any,
+    found: Any,
+) -> Any:
+    """Which of values that each stand behind their length (u32le) are among some texts: their numbers into `rows`, and
+    the numbers of the texts into `found`; returns how many.
+
+    `words` is a filter of all `hashes`, which ascend; those with first bits b, as many bits as ``len(starts) - 1`` has
+    values, stand from ``starts[b]`` to ``starts[b + 1]``. Each is of the text ``owners[i]``, which `offsets` find at
+    address `texts`. −1 where the values are not exactly ``len(rows)`` or do not fill the `size` bytes.
+    """
+    number_of_blocks, shift = np.uint64(len(words) // WORDS), np.uint64(64)
+    buckets = len(starts) - 1
+    while buckets > 1:
+        buckets >>= 1
+        shift -= np.uint64(1)
+    at, count = np.int64(0), 0
+    for row in range(len(rows)):
+        if at + 4 > size:
+            return -1
+        length = np.int64(_load32(address + at))
+        at += 4
+        if length > size - at:  # the only guard between a length and foreign memory
+            return -1
+        h = _xxh64(address + at, length)
+        if _block_check(words, _first_word(h, number_of_blocks), np.uint32(h)):
+            bucket = h >> shift
+            low, high = starts[bucket], starts[bucket + np.uint64(1)]
+            while low < high:
+                middle = (low + high) >> 1
+                if hashes[middle] < h:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < len(hashes) and hashes[low] == h:
+                owner = owners[low]
+                begin = offsets[owner]
+                if offsets[owner + 1] - begin == length and _differ(address + at, texts + begin, length) == length:
+                    rows[count], found[count] = row, owner
+                    count += 1
+        at += length
+    return count if at == size else -1

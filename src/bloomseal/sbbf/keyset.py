@@ -8,18 +8,20 @@ import json
 import os.path
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import FormatError, UsageError
+from ..core.sbbf.block import BLOCK_BYTES
 from ..core.sbbf.encoding import encode_value, stands_for_null, unwrap
 from ..core.sbbf.filter import SplitBlockBloomFilter
 from ..core.sbbf.order import ORDERED_BYTES, ORDERED_INTS, Comparable, comparable, interval, signed
 from ..core.sbbf.probe import ProbeSet, as_arrow, several, stands_for_itself
 from ..core.sbbf.types import ColumnType, PhysicalType
+from . import batch
 
 __all__ = ["KeySet"]
 
@@ -30,6 +32,39 @@ Bools = npt.NDArray[np.bool_]
 _PLACE_BYTES: Final = 8
 _SIGN: Final = np.uint64(1 << 63)
 _HEAD: Final = struct.Struct("<I")
+_MANY: Final = 1024
+"""Of fewer values, Arrow's table of them is made faster than rows are hashed."""
+_BITS: Final = 16
+"""Of the set's own filter, for each hash: most rows end there, in memory that is near."""
+_MOST_BLOCKS: Final = 1 << 20
+_NARROW: Final = 1 << 31
+"""Bytes that 32-bit offsets reach."""
+
+
+class _ByHash(NamedTuple):
+    """The set in the order of its hashes, each of one value.
+
+    Attributes:
+        seen: a filter of all hashes.
+        hashes: ascending.
+        owners: the value of each.
+    """
+
+    seen: SplitBlockBloomFilter
+    hashes: U64
+    owners: Indices
+
+    def among(self, texts: pa.Array) -> batch.Among:
+        """The set of these values, as kernels look texts up in it."""
+        wide = texts.cast(pa.large_binary())
+        _, offsets, data = wide.buffers()
+        edges = np.frombuffer(offsets, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+        octets = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, dtype=np.uint8)
+        bits = max(len(self.hashes).bit_length() - 1, 1)
+        words = np.frombuffer(self.seen.bitset, dtype=np.uint32)
+        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+        starts = np.append(np.searchsorted(self.hashes, firsts), len(self.hashes)).astype(np.int64)
+        return batch.Among(words, starts, self.hashes, self.owners.astype(np.int64), octets, edges)
 
 
 class KeySet:
@@ -43,7 +78,7 @@ class KeySet:
         undecided: some value can't be excluded by any filter or bound, such as NaN.
     """
 
-    __slots__ = ("_hashes", "_places", "_prefix", "_type", "_values", "undecided")
+    __slots__ = ("_among", "_by_hash", "_hashes", "_places", "_prefix", "_type", "_values", "undecided")
 
     def __init__(
         self,
@@ -60,6 +95,8 @@ class KeySet:
         self._type = column_type
         self._values = values  # the unique values, and the number of the value that each hash belongs to
         self.undecided = undecided
+        self._by_hash: _ByHash | None = None
+        self._among: batch.Among | None = None
 
     @classmethod
     def of(
@@ -120,13 +157,14 @@ class KeySet:
     ) -> tuple[int, pa.Array | None]:
         """What bounds in plain encoding and a filter leave: how many hashes, and their values. None leaves all.
 
-        The values are None where the set does not hold them as one array without doubt: then all may be left.
+        The values are None where the set does not hold them as one array without doubt, and where `find_prefixed` needs
+        none: then all may be left.
         """
         inside = self._between(*(bounds or (None, None)))
         hashes = self._hashes[inside]
         found = None if bloom_filter is None else bloom_filter.check_hashes(hashes)
         count = len(hashes) if found is None else int(np.count_nonzero(found))
-        if self._values is None or self.undecided:
+        if self._values is None or self.undecided or self.quick:
             return count, None
         values, owners = self._values
         return count, values.take(pa.array(owners[inside] if found is None else owners[inside][found]))
@@ -151,6 +189,50 @@ class KeySet:
             return None
         values, owners = self._values
         return values.take(pa.array(owners[self._between(low[0], high[0])]))
+
+    def find_prefixed(self, data: npt.NDArray[np.uint8], count: int) -> tuple[Indices, Indices] | None:
+        """Which of `count` texts, each behind its length (BYTE_ARRAY in PLAIN encoding), are values of the set,
+        exactly: their numbers, ascending, and the number of the value that each is. See `taken`.
+
+        None where `data` is not filled by so many, and where Arrow is asked instead: of few values, of values that are
+        not held as one array, and as long as kernels are not worth loading.
+        """
+        if not self.quick or (table := self._table()) is None:
+            return None
+        if self._among is None:
+            assert self._values is not None  # noqa: S101
+            self._among = table.among(self._values[0])
+        return batch.find_prefixed(data, count, self._among)
+
+    def taken(self, owners: Indices, kind: pa.DataType) -> pa.Array | None:
+        """The values of these numbers, as `find_prefixed` gives them, as texts of this type; None where one array of it
+        does not hold so many bytes.
+        """
+        assert self._values is not None  # noqa: S101
+        texts = self._values[0].take(pa.array(owners))
+        return texts.cast(kind) if pa.types.is_large_string(kind) or texts.nbytes < _NARROW else None
+
+    @property
+    def quick(self) -> bool:
+        """Whether `find_prefixed` can tell, unless two of the values have one hash."""
+        return self._many and batch.worthwhile(0)
+
+    @property
+    def _many(self) -> bool:
+        return self._values is not None and not self.undecided and len(self._hashes) >= _MANY
+
+    def _table(self) -> _ByHash | None:
+        """None where two values have one hash, by chance or by somebody's choice."""
+        if self._by_hash is None:
+            assert self._values is not None  # noqa: S101
+            order = np.argsort(self._hashes)
+            hashes = self._hashes[order]
+            if bool((hashes[1:] == hashes[:-1]).any()):
+                return None
+            seen = SplitBlockBloomFilter(BLOCK_BYTES * min(_BITS * len(hashes) // (8 * BLOCK_BYTES), _MOST_BLOCKS))
+            seen.insert_hashes(hashes)
+            self._by_hash = _ByHash(seen, hashes, self._values[1][order])
+        return self._by_hash
 
     def _between(self, low: bytes | None, high: bytes | None) -> slice:
         ends = None if self._places is None or low is None or high is None else interval(low, high, self._type)

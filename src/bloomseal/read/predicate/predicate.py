@@ -151,6 +151,12 @@ class Predicate:
         return self._of == (schema.raw, int96_utc)
 
     @property
+    def alone(self) -> Term | None:
+        """The one comparison that it is; None of any other condition."""
+        (first, *others) = self._steps
+        return first if isinstance(first, Term) and not others else None
+
+    @property
     def few(self) -> bool:
         """Does it ask for few values, so that little is to be remembered of what filters say of them?"""
         return all(term.keys is None for way in self.any_of for term in way)

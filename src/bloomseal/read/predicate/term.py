@@ -31,6 +31,29 @@ _MANY: Final = 16
 """More values than these are ordered before bounds are asked about them."""
 _BOUNDED: Final = frozenset(["==", "in", "<", "<=", ">", ">="])
 
+_PATIENCE: Final = 8
+_AGAIN: Final = 16
+
+
+class FilterYield:
+    """Whether filters are worth asking for many values: after eight in a row that ruled nothing out, one in sixteen is,
+    until one does. Threads may share it: a count more or less changes no answer.
+    """
+
+    def __init__(self) -> None:
+        self._times, self._in_vain = 0, 0
+
+    @property
+    def due(self) -> bool:
+        """Whether to ask the next filter."""
+        self._times += 1
+        return self._in_vain < _PATIENCE or self._times % _AGAIN == 0
+
+    def add(self, ruled_out: bool) -> None:
+        """Count an answer."""
+        self._in_vain = 0 if ruled_out else self._in_vain + 1
+
+
 Left = dict[int, pa.Array]
 """By a term's id: those of its many values that one row group may hold. A term that is not in it: all of them."""
 Ways = list[list["Term"]]
@@ -129,6 +152,17 @@ class Term:
             return equal_any(column, left.cast(column.type))
         name = ("wanted", column.type, self.leaf.type)
         return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
+
+    @property
+    def filter_yield(self) -> FilterYield:
+        """What filters gave, in all files of a query."""
+        return self._shared.once(("yield", self.leaf.path), FilterYield)
+
+    @property
+    def many_texts(self) -> KeySet | None:
+        """The values, if they are many and their column is a flat one of text: then their hashes tell the rows."""
+        texts = self.leaf.type.physical.name == "BYTE_ARRAY" and len(self.leaf.path) == 1 and not self.leaf.repeated
+        return self.keys if texts and all_plain(self._shared, self.leaf) else None
 
     def mask(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
         """One bool per row: True where the term holds; never null. `left`: its values that need looking for."""
