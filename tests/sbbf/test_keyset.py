@@ -170,3 +170,17 @@ def test_values_that_have_no_order_are_refused_as_all_others_of_the_wrong_kind(v
         for keys in (values, pa.chunked_array([values, values])):
             with pytest.raises(UsageError, match="cannot be asked"):
                 KeySet.of(keys, kind)
+
+
+def test_values_within_bounds_are_asked_of_a_filter() -> None:
+    bloom_filter = SplitBlockBloomFilter(1024)
+    bloom_filter.insert_hashes(np.array([hash_bytes((7).to_bytes(8, "little"))], dtype=np.uint64))
+    keys = KeySet.of([3, 5, 7], INT64)
+    low, high = ((n).to_bytes(8, "little") for n in (4, 6))
+    assert len(keys.within(None)) == 3
+    assert not keys.within(None).none_in(bloom_filter)
+    assert keys.within((low, high)).none_in(bloom_filter)
+    # Of NaN no hash decides, so the filter excludes nothing.
+    doubtful = KeySet.of([3.0, float("nan")], DOUBLE).within(None)
+    assert not doubtful.none_in(bloom_filter)
+    assert doubtful.hashes()[2].any()

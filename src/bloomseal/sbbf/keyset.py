@@ -149,8 +149,11 @@ class KeySet:
         return not self.undecided and not len(self._hashes[inside])
 
     def within(self, bounds: tuple[bytes, bytes] | None) -> ProbeSet:
-        """The values that may lie between two bounds, as a filter is asked for them."""
-        return ProbeSet(self.between(*(bounds or (None, None))))
+        """The values that may lie between two bounds, as a filter or an index is asked for them."""
+        hashes = self.between(*(bounds or (None, None)))
+        # Nobody asks which value each is of.
+        doubt = np.zeros(len(hashes), dtype=np.intp), np.array([True])
+        return ProbeSet(hashes, doubt if self.undecided else None)
 
     def left(
         self, bounds: tuple[bytes, bytes] | None, bloom_filter: SplitBlockBloomFilter | None

@@ -24,7 +24,7 @@ from ..request import Request, with_indexes
 from ..source.planning import Files, Plan, by_folders, by_indexes, need_marks, spelled
 from ..source.pushdown import collated
 from ..source.sealed_keyset import SealedKeys, place_of
-from ..source.search import Hashes, KeySearch, OneOf, mark
+from ..source.search import KeySearch, OneOf, mark
 from ..source.types import stored_type
 from .keys import values_of
 from .result import Prediction, PrunedFile, PruneResult
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...core.parquet.schema import Leaf
-    from ...core.sbbf import ColumnType
+    from ...core.sbbf import ColumnType, ProbeSet
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ...table.query.indexes import Held
@@ -176,7 +176,7 @@ class _Sample:
     def __init__(self, files: Files, column: str, values: Any) -> None:
         self._files, self._column, self._values = files, column, values
         self._keys: dict[ColumnType, KeySet] = {}
-        self._asked: dict[ColumnType, Hashes] = {}
+        self._asked: dict[ColumnType, ProbeSet] = {}
         self._sealed: SealedKeys | None = None
         self._empty: SealedKeys | None = None
         self._schemas: set[bytes] = set()
@@ -224,7 +224,7 @@ class _Sample:
         leaf = stand_in.leaves.leaves[place]
         keys = self._keys_for(stand_in, leaf)
         # One object, so that the index is asked once.
-        return [[OneOf(leaf, self._asked.setdefault(leaf.type, Hashes(keys)))]]
+        return [[OneOf(leaf, self._asked.setdefault(leaf.type, keys.within(None)))]]
 
     def _keys_for(self, file: SealedFile, leaf: Leaf) -> KeySet:
         if leaf.type not in self._keys:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import KeySet
 
-__all__ = ["Hashes", "KeySearch", "OneOf", "mark", "replaced"]
+__all__ = ["KeySearch", "OneOf", "mark", "replaced"]
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,7 @@ class OneOf:
     """That a leaf is one of many values; see `bloomseal.table.query.sift.Equal`."""
 
     leaf: Leaf
-    probe_set: Hashes
-
-
-@dataclass(frozen=True)
-class Hashes:
-    """A set of keys as what an index is asked for."""
-
-    keys: KeySet
-
-    def hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """As `ProbeSet.hashes`; nobody asks which key each is of."""
-        found = self.keys.between(None, None)
-        return found, np.zeros(len(found), dtype=np.intp), np.array([self.keys.undecided])
+    probe_set: ProbeSet
 
 
 class Opens(Protocol):
@@ -83,7 +71,7 @@ class KeySearch:
         self.sealed, self.marks, self.prunes = sealed, marks, prunes
         self._settings = settings
         self._keys: KeySet | None = None
-        self._asked: Hashes | None = None
+        self._asked: ProbeSet | None = None
         self._known: npt.NDArray[np.uint64] | None = None
 
     @property
@@ -116,7 +104,7 @@ class KeySearch:
         # Of a file without the column, or with another type, who opens it says what it is.
         if not self.prunes or self.sealed.is_empty or (leaf := self.leaf(stand_in)) is None:
             return ways
-        self._asked = self._asked or Hashes(self.keys)
+        self._asked = self._asked or self.keys.within(None)
         return [[*way, OneOf(leaf, self._asked)] for way in ways]
 
     def ask(self, file: SealedFile, kept: Kept | None = None, groups: Sequence[int] | None = None) -> RowGroupSelection:

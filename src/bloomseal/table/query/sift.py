@@ -23,22 +23,16 @@ from .indexes import Held, Indexes, UnreadableError, UseIndex
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
+    from ...core.sbbf import ProbeSet
     from ...index.manifest import FileState
     from ...read.file import SealedFile
 
-__all__ = ["I64", "Ask", "Bools", "Equal", "Hashed", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
+__all__ = ["I64", "Ask", "Bools", "Equal", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
 
 T = TypeVar("T")
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 States = Sequence["FileState | None"]
-
-
-class Hashed(Protocol):
-    """Values as what an index is asked for; `ProbeSet` is such."""
-
-    def hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp], Bools]:
-        """Hashes; of which value each is; for each value, whether no hash decides of it."""
 
 
 class Equal(Protocol):
@@ -52,7 +46,7 @@ class Equal(Protocol):
     @property
     def leaf(self) -> Leaf: ...
     @property
-    def probe_set(self) -> Hashed | None: ...
+    def probe_set(self) -> ProbeSet | None: ...
 
 
 Ways = Sequence[Sequence[Equal]]
@@ -157,7 +151,7 @@ def alike(
     return [(doc, of) for (doc, _), of in found.items()], others.tolist()
 
 
-_Asked = dict[tuple[int, tuple[int, str]], "tuple[Hashed, _Places | None]"]
+_Asked = dict[tuple[int, tuple[int, str]], "tuple[ProbeSet, _Places | None]"]
 """The values of a part, and an index's place → the values, and where it found them."""
 _MOST_PAGES: Final = 64
 """Of a row group in which values are on more pages, all pages are looked at."""
