@@ -56,7 +56,7 @@ def semi_join(
         columns: top-level columns of the result; None for all.
         where: a condition besides.
         policy, table, use_index, trust: as `prune`. The table's sealed indexes are asked again for each run; files that
-            they rule out are not opened. More than 200,000 keys in a frame or an Arrow array are looked up once, in an
+            they rule out are not opened. More than 10,000 keys in a frame or an Arrow array are looked up once, in an
             index that covers every file, and only those that it knows go on. A file that was replaced since then, or
             has come, is an error of the run.
 

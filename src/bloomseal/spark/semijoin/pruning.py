@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Question", "prune"]
 
 _SAMPLED_FILES: Final = 12
-_MANY: Final = 200_000
-"""More keys than these, which are at hand in Arrow, are first looked up in an index that covers every file."""
+_MANY: Final = 10_000
+"""More keys than these, in a frame or in Arrow, are first looked up in an index that covers every file."""
 
 
 def prune(

@@ -71,7 +71,7 @@ class SealedKeys:
 
     @property
     def is_empty(self) -> bool:
-        """Are there no keys in it to be opened?"""
+        """Whether there are no keys in it to be opened."""
         return not self._sealed
 
     @property
