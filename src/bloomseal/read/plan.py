@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -62,10 +61,10 @@ class ReadStats:
 
     def exclude(self, exclusions: Iterable[Exclusion], row_groups: int = 1) -> None:
         """Count what is left out, each exclusion as so many row groups."""
-        self.count(**{
-            name: row_groups * number
-            for name, number in Counter(_COUNTERS[one.reason] for one in exclusions).items()
-        })  # fmt: skip
+        with _COUNTING:
+            for one in exclusions:
+                name = _COUNTERS[one.reason]
+                setattr(self, name, getattr(self, name) + row_groups)
 
     def count(self, **more: int) -> None:
         """Add to these counts. Threads share a plan, and adding takes more than one step."""
