@@ -211,7 +211,7 @@ def in_trouble(spark: Any, rows: Any, folder: Path) -> None:
                     "distinct": len(found.column("ssn").unique()),
                     "staged": int((folder / f"{name} staged").read_text()),
                     "again": (folder / f"{name} again").exists(),
-                    "beside": sorted(one.name for one in path.iterdir() if not one.name.startswith("part-")),
+                    "beside": sorted(one.name for one in path.iterdir() if not one.name.startswith((".", "part-"))),
                 }
             }
         )
