@@ -7,15 +7,11 @@ import contextlib
 import datetime as dt
 import json
 import math
-import os
 import sys
-import textwrap
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import zip_longest
 from typing import Any, Final
-from unicodedata import combining, east_asian_width
 
 import click
 
@@ -24,8 +20,6 @@ from ..core.text import safe_text as printable
 __all__ = ["busy", "facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
 
 _WIDTH_WITHOUT_TERMINAL: Final = 160
-_NARROWEST: Final = 8
-_ERASE: Final = "\x1b[K"  # to the end of the line
 
 
 def plain(value: Any) -> Any:
@@ -84,50 +78,33 @@ def size(count: float) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table; numbers stand to the right. Long cells are folded where the terminal is narrower."""
+    """A table; numbers stand to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     listed = [list(row) for row in rows]
-    kinds = [bool(listed) and all(isinstance(row[at], int | float) for row in listed) for at in range(len(columns))]
-    cells = [[printable(name) for name in columns], *([_cell(value) for value in row] for row in listed)]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    room = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    room = room or _WIDTH_WITHOUT_TERMINAL
-    while sum(widths) + 3 * len(widths) + 1 > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    rule = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
-    lines = ["" if title is None else printable(title), *_folded(cells[0], widths, kinds)]
-    lines.append(f" {rule * (sum(widths) + 3 * len(widths) - 1)}")
-    for row in cells[1:]:
-        lines += _folded(row, widths, kinds)
-    click.echo("\n".join([*lines, ""]))
-
-
-def _folded(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> Iterator[str]:
-    """The lines of a row."""
-    parts = [
-        [text] if _width(text) <= width else textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-        for text, width in zip(row, widths, strict=True)
-    ]
-    for line in zip_longest(*parts, fillvalue=""):
-        padded = []
-        for text, width, right in zip(line, widths, numeric, strict=True):
-            space = " " * (width - _width(text))
-            padded.append(space + text if right else text + space)
-        yield f"  {'   '.join(padded)}".rstrip()
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    out = Table(title=None if title is None else Text(printable(title)), title_justify="left", box=box.SIMPLE_HEAD)
+    for index, name in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[index], int | float) for row in listed)
+        out.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        out.add_row(*(Text(_cell(value)) for value in row))
+    _print(out)
 
 
 def facts(pairs: Iterable[tuple[str, Any]], *, title: str | None = None) -> None:
     """Names and values, one pair per line; pairs without a value are left out."""
-    told = [(printable(name), _cell(value)) for name, value in pairs if value is not None]
-    width = max((len(name) for name, _ in told), default=0)
-    lines = [printable(title)] if title else []
-    click.echo("\n".join([*lines, *(f"  {name:<{width}}  {value}" for name, value in told)]))
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table.grid(padding=(0, 2))
+    if title:
+        click.echo(printable(title))
+    for name, value in pairs:
+        if value is not None:
+            out.add_row(Text(f"  {printable(name)}"), Text(_cell(value)))
+    _print(out)
 
 
 def _cell(value: Any) -> str:
@@ -144,35 +121,44 @@ def _cell(value: Any) -> str:
             return printable(value)
 
 
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with 1, which is an answer here
+
+    console = Plain(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_WITHOUT_TERMINAL
+    console.print(renderable)
+
+
 @contextlib.contextmanager
 def progress(label: str) -> Iterator[Callable[[float, int], None]]:
-    """How far work is, on standard error: call what it gives with (done, in all). Nothing is shown where no
+    """A progress bar on standard error: call what it gives with (done, in all). Nothing is shown where no
     terminal is.
     """
-    with busy(label) as say:
+    if not sys.stderr.isatty():
+        yield lambda done, total: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-        def tell(done: float, total: int) -> None:
-            say(f"{label} {min(done / total, 1):.0%}" if total else label)
-
-        yield tell
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 @contextlib.contextmanager
 def busy(label: str) -> Iterator[Callable[[str], None]]:
-    """A line on standard error for as long as work goes on; call what it gives to change it."""
+    """A spinner on standard error, for work of unknown length; call what it gives to change the label."""
     if not sys.stderr.isatty():
         yield lambda text: None  # noqa: ARG005
         return
-    shown = ""
+    from rich.console import Console
+    from rich.text import Text
 
-    def say(text: str) -> None:
-        nonlocal shown
-        if text != shown:
-            shown = text
-            click.echo(f"\r{_ERASE}{printable(text)} ...", err=True, nl=False)
-
-    say(label)
-    try:
-        yield say
-    finally:
-        click.echo(f"\r{_ERASE}", err=True, nl=False)
+    with Console(stderr=True).status(Text(f"{label} ...")) as status:
+        yield lambda text: status.update(Text(f"{text} ..."))
