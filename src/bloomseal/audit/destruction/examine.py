@@ -86,9 +86,9 @@ class Examiner:
         for gap in facts.gaps or ():
             found.doubt(f"{gap}, which no module of the file covers: a file may be hidden there")
         url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
-        first = 2 if facts.is_orc else 1
-        for index, key in enumerate(facts.keys[first:], first):
-            self._key(found, key, url, _column(facts, index))
+        for index, key in enumerate(facts.keys):
+            if key is not facts.keys[0]:  # which stands for no key
+                self._key(found, key, url, _column(facts, index))
         sidecar = facts.sidecar or SidecarView(facts.ref)
         if beside or sidecar.used:
             self._entries(found, sidecar, url)

@@ -138,7 +138,7 @@ def _check_exposure(line: Line) -> Iterator[Finding]:
                 yield line.finding("BS103", "a filter in clear over a column that should be encrypted", severity)
         return
     if chunk.filter == Seen.CLEAR:
-        bloom = chunk.bloom.kind if line.file.is_orc and chunk.bloom else None
+        bloom = chunk.bloom.kind if chunk.bloom and chunk.bloom.num_bytes is None else None
         yield line.finding("BS102", "its filter answers without any key" + (f": {bloom}" if bloom else ""))
     if chunk.column_index == Seen.CLEAR or chunk.offset_index == Seen.CLEAR:
         which = "column index" if chunk.column_index == Seen.CLEAR else "offset index"
@@ -173,8 +173,8 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
     def here(rule: str, message: str, severity: Severity | None = None) -> Finding:
         return found(rule, message, severity, file.path)
 
-    if file.is_orc:
-        yield from _check_orc(file)
+    if not file.authenticates:
+        yield from _check_unauthenticated(file)
         return
     unsigned = file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks)
     if file.algorithm is not None and file.file_id is None:
@@ -208,8 +208,8 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
             yield here("BS309", "the prefix is right, but stands in the file", Severity.WARNING)
 
 
-def _check_orc(file: FileFacts) -> Iterator[Finding]:
-    """ORC has neither signatures nor prefixes: nothing of that is any one file's fault."""
+def _check_unauthenticated(file: FileFacts) -> Iterator[Finding]:
+    """A format with neither signatures nor prefixes: nothing of that is any one file's fault."""
     if file.error is not None:
         yield found("BS201", file.error, None, file.path)
     for column in file.hash_masks:

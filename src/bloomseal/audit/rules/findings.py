@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
+from ...storage.formats import Format
+
 __all__ = ["Finding", "Remedy", "Rule", "Severity"]
 
 
@@ -56,6 +58,10 @@ class Rule:
     levels: str = ""
     advice: str = ""
     orc_fix: str = ""
+
+    def fix_for(self, file_format: Format) -> str:
+        """The command for files of a format."""
+        return self.orc_fix if file_format is Format.ORC else self.fix
 
 
 @dataclass(frozen=True, slots=True)

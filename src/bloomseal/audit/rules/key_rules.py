@@ -60,7 +60,7 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
             shared_by = {"files": sorted(other.path for other in files.values())}
             severity = None if own else Severity.INFO
             made = found("BS305", message, severity, file.path, column, (), shared_by)
-            yield made if own or file.is_orc else made.unmendable()
+            yield made if own or key.material == "orc" else made.unmendable()
         limit = _limit(facts, file)
         message = f"the data key has sealed at least {sealed[data_key]} modules"
         # Fresh keys help where files share one. What one file alone needs, it needs again.

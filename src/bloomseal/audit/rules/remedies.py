@@ -18,6 +18,7 @@ from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
+from ...storage.formats import Format
 from ...storage.logs.snapshot import location
 from ..facts.files.file import FileFacts
 from .findings import Finding, Remedy
@@ -33,7 +34,9 @@ _OF_COLUMN: Final = "{filters}"
 _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
-_ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
+_NO_COMMAND: Final = {
+    Format.ORC: "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
+}
 _INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
 
 
@@ -51,7 +54,7 @@ def _group_of(finding: Finding, facts: Facts) -> Hashable:
     """Findings that one remedy is for: of a rule, in files of a table that commands treat alike."""
     path = finding.file or ""
     file = facts.by_path.get(path)
-    kind = None if file is None else (file.is_orc, file.algorithm is None)
+    kind = None if file is None else (file.file_format, file.algorithm is None)
     table = facts.places.roots.get(path) or path
     column = finding.column if _OF_COLUMN in finding.rule.fix else None
     return finding.rule.id, table, kind, column, is_of_index(path), finding.mendable, finding.details.get("advice")
@@ -59,14 +62,14 @@ def _group_of(finding: Finding, facts: Facts) -> Hashable:
 
 def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
     group, rule = _Group(findings, facts), findings[0].rule
-    template = rule.orc_fix if group.orc else rule.fix
+    template = rule.fix_for(group.file_format)
     of_index = is_of_index(findings[0].file or "")
     if of_index and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
         return Remedy("", _INDEX)
     advice = str(findings[0].details.get("advice") or rule.advice.format_map(group.in_words()))
-    if group.orc and not template:
-        return Remedy("", advice or _ORC)
-    if template and findings[0].mendable:
+    if not template:
+        return Remedy("", advice or _NO_COMMAND.get(group.file_format, _MISSING))
+    if findings[0].mendable:
         try:
             return Remedy(_command(findings, facts, template), advice)
         except _UnsaidError:
@@ -111,7 +114,7 @@ class _Group:
         self._files = [facts.by_path[path] for path in self.paths if path in facts.by_path]
         self._root = facts.places.roots.get(first or "")
         self._given = facts.policies.of(first) if first else None
-        self.orc = bool(self._files) and self._files[0].is_orc
+        self.file_format = Format(self._files[0].file_format if self._files else Format.PARQUET)
         self._plain = bool(self._files) and self._files[0].algorithm is None
         self._keys = facts.keys
         if self._keys.options is None and self._given is not None:
@@ -175,7 +178,7 @@ class _Group:
 
     def _opening(self) -> list[str]:
         options = self._key_options()
-        if self.orc or any(file.algorithm == "AES_GCM_CTR_V1" for file in self._files):
+        if any("CTR" in (file.algorithm or "") for file in self._files):
             options.append("--allow-ctr")
         if any(file.aad_prefix == "supplied" for file in self._files):
             prefixes = set(map(self._prefix_of, self._files))

@@ -103,8 +103,8 @@ class FileFacts:
         all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext
             column's.
         broken: modules that fail to open, where the whole file was read.
-        file_format: ``Parquet`` or ``ORC``. Of an ORC file a row group is a stripe, and the footer's key stands for
-            none.
+        file_format: ``Parquet`` or ``ORC``. Of an ORC file a row group is a stripe, and entry 1 of `keys` is entry 0.
+        authenticates: whether encryption of the format authenticates: footers, modules and their places.
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
         untrusted_filters: column of an ORC file → why its filters, of a writer known to be wrong, prove nothing.
         unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
@@ -134,16 +134,13 @@ class FileFacts:
     all_sealed: bool = False
     broken: tuple[Broken, ...] = ()
     file_format: str = "Parquet"
+    authenticates: bool = True
     hash_masks: tuple[str, ...] = ()
     untrusted_filters: dict[str, str] = field(default_factory=dict)
     unbelieved: tuple[str, ...] = ()
     copies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     gaps: tuple[Gap, ...] | None = None
     patterns: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def is_orc(self) -> bool:
-        return self.file_format == "ORC"
 
     @property
     def path(self) -> str:

@@ -20,6 +20,7 @@ from ....orc.schema import Column
 from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
 from ....read.orc.inspect import writer_of
+from ....storage.formats import Format
 from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
 from .gaps import gaps
@@ -51,7 +52,8 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
         FormatError: the tail is broken.
     """
     file = OrcFile(source)
-    facts.file_format, facts.footer, facts.aad_prefix = "ORC", "plaintext", "none"
+    facts.file_format, facts.authenticates = Format.ORC, False
+    facts.footer, facts.aad_prefix = "plaintext", "none"
     facts.created_by = writer_of(file)
     facts.leaves = [(leaf.name, leaf.type_name) for leaf in file.schema.leaves]
     look = _Look(facts, file, kms, filters or truth, truth)
@@ -79,7 +81,7 @@ class _Look:
         if found is None:
             return
         facts = self._facts
-        facts.keys.append(KeyFacts())  # an ORC footer has no key
+        facts.keys.append(facts.keys[0])  # an ORC footer has no key
         for variant in found.variants:
             key, algorithm = variant.key, variant.key.algorithm
             digest = hashlib.sha256(variant.encrypted_key).hexdigest()[:16]
