@@ -41,7 +41,6 @@ PROOFS = {
     "outside": ["read/predicate/term.py", "table/advice.py"],  # compares for `Comparison`; counts for advice
     "believed_filter": ["read/parquet.py"],  # verdicts of probes
     "all_null": ["format/calendar.py", "format/verify.py", "spark/writing/frames.py"],  # refuse, verify, write
-    "_no_nulls": [],
 }
 """Imported by name."""
 METHODS = {

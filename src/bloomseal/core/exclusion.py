@@ -66,7 +66,7 @@ class Reason(StrEnum):
     FILTER = "filter"
 
 
-_ORDER: Final = [*Reason]
+_ORDER: Final = {reason: place for place, reason in enumerate(Reason)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ def by_condition(alternatives: Iterable[Exclusion | None]) -> Exclusion | None:
     for one in alternatives:
         if one is None:
             return None
-        last = max(last, one, key=lambda known: _ORDER.index(known.reason))
+        if _ORDER[one.reason] > _ORDER[last.reason]:
+            last = one
     return last
 
 

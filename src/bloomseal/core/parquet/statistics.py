@@ -26,13 +26,27 @@ class PartBounds(NamedTuple):
 
 
 def part_bounds(meta: ColumnMetaData, leaf: Leaf, ordered: bool) -> PartBounds:
-    """What statistics prove about a column chunk. `ordered`: see `Footer.ordered`."""
-    return PartBounds(all_null(meta, leaf), _no_nulls(meta, leaf), bounds(meta, leaf, ordered))
+    """What statistics prove about a column chunk. Not by the deprecated min and max.
+
+    Args:
+        ordered: whether minimum and maximum mean something, see `Footer.ordered`.
+    """
+    found, values = _believed(meta, leaf), meta.num_values
+    nulls, between = None, None
+    if found is not None:
+        nulls = found.null_count
+        if found.min_value is not None and found.max_value is not None:
+            between = found.min_value, found.max_value
+    # Only bounds beside a count of none show that its writer counted at all. Inside a struct writers count the nulls of
+    # the field, and some leave out those of the struct, which are nulls of it, too.
+    no_nulls = leaf.definition == 0 or (len(leaf.path) == 1 and between is not None and nulls == 0)
+    only_nulls = values is not None and (values == 0 or nulls == values)
+    return PartBounds(only_nulls, no_nulls, between if ordered else None)
 
 
 def all_null(meta: ColumnMetaData, leaf: Leaf) -> bool:
-    """Do the statistics say that the chunk holds nulls only? An empty chunk counts as such."""
-    return meta.num_values == 0 or null_count(meta, leaf) == meta.num_values
+    """Whether the statistics say that the chunk holds nulls only. An empty chunk counts as such."""
+    return part_bounds(meta, leaf, False).only_nulls
 
 
 def null_count(meta: ColumnMetaData, leaf: Leaf) -> int | None:
@@ -42,28 +56,13 @@ def null_count(meta: ColumnMetaData, leaf: Leaf) -> int | None:
 
 
 def has_values(meta: ColumnMetaData, leaf: Leaf) -> bool:
-    """Do the statistics prove that a value of the chunk is not null? Bounds are bounds of something."""
-    found = _believed(meta, leaf)
-    return found is not None and found.min_value is not None and found.max_value is not None
-
-
-def _no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
-    """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all. Inside a
-    struct writers count the nulls of the field, and some leave out those of the struct, which are nulls of it, too.
-    """
-    flat = len(leaf.path) == 1
-    return leaf.definition == 0 or (flat and has_values(meta, leaf) and null_count(meta, leaf) == 0)
+    """Whether the statistics prove that a value of the chunk is not null: bounds are bounds of something."""
+    return part_bounds(meta, leaf, True).between is not None
 
 
 def bounds(meta: ColumnMetaData, leaf: Leaf, ordered: bool) -> tuple[bytes, bytes] | None:
-    """Minimum and maximum in plain encoding, where they mean something.
-
-    Not the deprecated min and max; and only where they are `ordered`, see `Footer.ordered`.
-    """
-    found = _believed(meta, leaf)
-    if found is None or not ordered or found.min_value is None or found.max_value is None:
-        return None
-    return found.min_value, found.max_value
+    """Minimum and maximum in plain encoding, where they mean something."""
+    return part_bounds(meta, leaf, ordered).between
 
 
 def _believed(meta: ColumnMetaData, leaf: Leaf) -> Statistics | None:

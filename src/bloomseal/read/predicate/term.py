@@ -127,12 +127,12 @@ class Term:
         op = "==" if self.op == "in" else self.op
         return all(outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked)
 
-    @property
+    @cached_property
     def keys(self) -> KeySet | None:
         """Many values in their order; None of few, and where the operator is another one than ``in``."""
         return self._key_set if self.op == "in" else None
 
-    @property
+    @cached_property
     def _key_set(self) -> KeySet | None:
         if self.op not in ("in", "not in") or len(self.values) <= _MANY:
             return None
@@ -153,12 +153,12 @@ class Term:
         name = ("wanted", column.type, self.leaf.type)
         return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
 
-    @property
+    @cached_property
     def filter_yield(self) -> FilterYield:
         """What filters gave, in all files of a query."""
         return self._shared.once(("yield", self.leaf.path), FilterYield)
 
-    @property
+    @cached_property
     def many_texts(self) -> KeySet | None:
         """The values, if they are many and their column is a flat one of text: then their hashes tell the rows."""
         texts = self.leaf.type.physical.name == "BYTE_ARRAY" and len(self.leaf.path) == 1 and not self.leaf.repeated
