@@ -20,7 +20,6 @@ from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, or
 from bloomseal.core import limits
 from bloomseal.orc.chunks import Compression, inflate
 from bloomseal.orc.filters import parsed_filter
-from bloomseal.read.open import open_parquet
 
 from .generated import columns
 
@@ -307,8 +306,3 @@ def test_mutated_files_give_errors_of_ours(compression: str, data: st.DataObject
 def test_cut_files_are_refused(cut: int) -> None:
     with pytest.raises(FormatError):
         orc.open_file(sound()[: len(sound()) - 1 - cut])
-
-
-def test_a_door_for_parquet_alone_names_the_other_one() -> None:
-    with pytest.raises(UnsupportedError, match=r"an ORC file.*bloomseal\.open_file"):
-        open_parquet(sound())

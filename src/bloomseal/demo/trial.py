@@ -25,7 +25,8 @@ from ..core.parquet.walk import Walk
 from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..core.verdict import Verdict
 from ..keytools import ExplicitKeys, Keyring, KeyTools
-from ..read.open import inspect_file, open_parquet
+from ..read.open import inspect_file, open_file
+from ..read.parquet import need_parquet
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..write.writer import FileWriter
@@ -93,8 +94,8 @@ class Trial:
         sealed = self._write(self.sealed, encryption)
         self.say("writing them again in plaintext, for the attacker")
         clear = self._write(self.clear, None)
-        with open_parquet(self.sealed, decryption=self.decryption) as opened:
-            filters = list(_filters(opened.walk))
+        with open_file(self.sealed, decryption=self.decryption) as opened:
+            filters = list(_filters(need_parquet(opened).walk))
             self.results["write"] = {
                 "rows": opened.num_rows,
                 "row_groups": opened.num_row_groups,
@@ -145,7 +146,7 @@ class Trial:
         self.say("opening and authenticating every module")
 
         def verified() -> Any:
-            with open_parquet(self.sealed, decryption=self.decryption) as opened:
+            with open_file(self.sealed, decryption=self.decryption) as opened:
                 return opened.verify()
 
         elapsed, report = _timed(verified)
@@ -188,8 +189,8 @@ class Trial:
     ) -> dict[str, list[SplitBlockBloomFilter]]:
         """Column → what `body` makes of its filters' bytes, taken for filters."""
         found: dict[str, list[SplitBlockBloomFilter]] = {}
-        with open_parquet(path, decryption=decryption) as opened:
-            for column, offset, length in _filters(opened.walk):
+        with open_file(path, decryption=decryption) as opened:
+            for column, offset, length in _filters(need_parquet(opened).walk):
                 raw = bytes(opened.source.read(offset, length))
                 found.setdefault(column, []).append(SplitBlockBloomFilter.from_bitset(body(raw)))
         return found
@@ -214,11 +215,11 @@ class Trial:
         return time.perf_counter() - began - generating
 
     def _probe(self, value: str) -> int:
-        with open_parquet(self.sealed, decryption=self.decryption) as opened:
+        with open_file(self.sealed, decryption=self.decryption) as opened:
             return sum(verdict is not Verdict.ABSENT for (verdict,) in opened.probe("ssn", [value]))
 
     def _read(self, value: str) -> pa.Table:
-        with open_parquet(self.sealed, decryption=self.decryption) as opened:
+        with open_file(self.sealed, decryption=self.decryption) as opened:
             return opened.read(_ANSWER, [("ssn", "==", value)])
 
     def _pyarrow(self) -> Callable[[str], pa.Table]:
@@ -237,7 +238,7 @@ class Trial:
 
     def _opens(self, decryption: DecryptionSpec | None) -> str:
         try:
-            with open_parquet(self.sealed, decryption=decryption):
+            with open_file(self.sealed, decryption=decryption):
                 return "opened"
         except BloomsealError as error:
             return type(error).__name__

@@ -16,13 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import UnsupportedError, UsageError
-from ..core.parquet.walk import Protection, Walk
+from ..core.parquet.walk import Protection
 from ..core.sbbf.probe import several
 from ..core.spelling import named_columns
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.verdict import Hits, Verdict, verdicts
-from ..sbbf import KeySet
 from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from ..core.parquet.schema import Leaf, Schema
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
-    from .prune import RowGroupSelection
 
 __all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "opened"]
 
@@ -144,23 +142,6 @@ class SealedFile(ABC):
         """The column's type, in the format's words."""
 
     @property
-    def walk(self) -> Walk:
-        """The file as its modules, each sealed by itself.
-
-        Raises:
-            UnsupportedError: the format has none, so that nothing authenticates a part of the file.
-        """
-        raise self._unsupported()
-
-    def _unsupported(self) -> UnsupportedError:
-        what = f"an {self.format} file, whose parts nothing authenticates, where this works on Parquet files"
-        return UnsupportedError(what, file=self.path, hint="bloomseal.orc has what such a file can do")
-
-    @property
-    def _int96_utc(self) -> bool:
-        return bool(self._decryption and self._decryption.int96_utc)
-
-    @property
     @abstractmethod
     def num_rows(self) -> int: ...
 
@@ -260,26 +241,6 @@ class SealedFile(ABC):
         values = several(values)
         answers = [hits.maybe for hits in self.hits(column, values)]
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
-
-    def key_set(self, column: str, values: Values) -> KeySet:
-        """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
-
-        Raises:
-            UsageError: no such column, or a value of the wrong kind.
-        """
-        return KeySet.of(values, self.walk.footer.schema.leaf(column).type, int96_utc=self._int96_utc)
-
-    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:  # noqa: ARG002
-        """The row groups in which one of these values may be, by statistics and filters.
-
-        Args:
-            keys: from `key_set`, of this file or of one whose column has the same type.
-            groups: the row groups to ask, ascending; None: all.
-
-        Raises:
-            UnsupportedError: the format's filters hash otherwise. And as `probe`.
-        """
-        raise self._unsupported()
 
     @abstractmethod
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.errors import UnsupportedError
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..storage.formats import Format, format_at
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ..format.inspect import Inspection
     from ..policy import TablePolicy
 
-__all__ = ["inspect_file", "open_file", "open_parquet"]
+__all__ = ["inspect_file", "open_file"]
 
 
 def open_file(
@@ -51,27 +50,6 @@ def open_file(
         return ParquetFile(source, decryption)
 
     return opened(path, filesystem, of_its_format)
-
-
-def open_parquet(
-    path: FilePlace | FileRef,
-    *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
-    filesystem: FileSystem | None = None,
-) -> ParquetFile:
-    """As `open_file`, for whoever takes Parquet only.
-
-    Raises:
-        UnsupportedError: an ORC file. And as `open_file`.
-    """
-
-    def parquet(source: Source) -> ParquetFile:
-        if format_at(source) is Format.ORC:
-            what = "this works on Parquet files only, and here is an ORC file"
-            raise UnsupportedError(what, file=source.name, hint="bloomseal.open_file")
-        return ParquetFile(source, decryption)
-
-    return opened(path, filesystem, parquet)
 
 
 def inspect_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> Inspection:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..core.errors import Hint
+from ..core.errors import Hint, UnsupportedError
 from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import need_verified
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["ParquetFile"]
+__all__ = ["ParquetFile", "need_parquet"]
 
 
 class ParquetFile(SealedFile):
@@ -70,7 +70,12 @@ class ParquetFile(SealedFile):
 
     @property
     def walk(self) -> Walk:
+        """The file as its modules, each sealed by itself."""
         return self._walk
+
+    @property
+    def _int96_utc(self) -> bool:
+        return bool(self._decryption and self._decryption.int96_utc)
 
     @property
     def identity(self) -> bytes:
@@ -165,7 +170,24 @@ class ParquetFile(SealedFile):
             else:
                 yield Hits(asked.check(bloom_filter), False)
 
+    def key_set(self, column: str, values: Values) -> KeySet:
+        """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        return KeySet.of(values, self.leaf(column).type, int96_utc=self._int96_utc)
+
     def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> RowGroupSelection:
+        """The row groups in which one of these values may be, by statistics and filters.
+
+        Args:
+            keys: from `key_set`, of this file or of one whose column has the same type.
+            groups: the row groups to ask, ascending; None: all.
+
+        Raises:
+            As `probe`.
+        """
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column).index
         self._refuse_clear([leaf], None)
@@ -240,6 +262,18 @@ class ParquetFile(SealedFile):
 
     def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
         return believed_filter(self._walk, chunk)
+
+
+def need_parquet(file: SealedFile) -> ParquetFile:
+    """The file, for what asks for its modules.
+
+    Raises:
+        UnsupportedError: an ORC file, which has none, so that nothing authenticates a part of it.
+    """
+    if isinstance(file, ParquetFile):
+        return file
+    what = f"an {file.format} file, whose parts nothing authenticates, where this works on Parquet files"
+    raise UnsupportedError(what, file=file.path, hint="bloomseal.orc has what such a file can do")
 
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:

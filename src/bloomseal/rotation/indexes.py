@@ -19,8 +19,8 @@ from ..index.facts.sameness import content_of
 from ..index.place import columns_in
 from ..index.sealed import SealedIndex
 from ..policy import TablePolicy
-from ..read.open import open_parquet
-from ..read.parquet import ParquetFile
+from ..read.file import SealedFile
+from ..read.open import open_file
 from ..storage.discovery.kinds import is_of_index
 from .settings import Decryption, Encryption
 
@@ -95,5 +95,5 @@ class CarriedOver:
                 warnings.warn(told, BloomsealWarning, stacklevel=4)
 
 
-def _open(refs: Sequence[FileRef], policy: TablePolicy, number: int) -> ParquetFile:
-    return open_parquet(refs[number], decryption=policy)
+def _open(refs: Sequence[FileRef], policy: TablePolicy, number: int) -> SealedFile:
+    return open_file(refs[number], decryption=policy)

@@ -11,7 +11,7 @@ from ..core.parquet.walk import Protection
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..policy import TablePolicy
-from ..read.open import open_file, open_parquet
+from ..read.open import open_file
 from ..storage.discovery.files import refuse_outside_of
 from .listing import open_filesystem
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.decryption import DecryptionSpec
     from ..core.parquet.walk import Chunk
     from ..read.file import SealedFile
+    from ..read.parquet import ParquetFile
 
 __all__ = ["check_protection", "open_table_file", "refuse_links_out", "table_of"]
 
@@ -35,24 +36,20 @@ def open_table_file(
     decryption: DecryptionSpec | TablePolicy | None,
     base: str | None,
     root: str | None = None,
-    *,
-    orc: bool = False,
 ) -> SealedFile:
     """Open a file where it was found.
 
     Args:
         base, name: as `listing.TableFiles`.
         root: the table's folder on that file system; the policy's where this is None.
-        orc: whoever asks takes ORC files too.
 
     Raises:
         UsageError: a link out of the table has taken its place; and as `bloomseal.open_file`.
-        UnsupportedError: an ORC file, where none is taken.
     """
     if root is None and isinstance(decryption, TablePolicy):
         root = decryption.root
     ref = FileRef(name, open_filesystem(base), root)
-    file = (open_file if orc else open_parquet)(ref, decryption=decryption)
+    file = open_file(ref, decryption=decryption)
     try:
         refuse_links_out(file.source, root)
     except BaseException:
@@ -61,7 +58,7 @@ def open_table_file(
     return file
 
 
-def check_protection(file: SealedFile, chunk: Chunk, table: TablePolicy) -> None:
+def check_protection(file: ParquetFile, chunk: Chunk, table: TablePolicy) -> None:
     """Is a column chunk of a file, opened under the policy, sealed as that says? One with a key of its own is opened
     too: its key metadata names a master key, and what the KMS unwraps under that name is the proof of it.
 

@@ -21,6 +21,7 @@ from ..format.hashes.chunk_hashes import chunk_hashes
 from ..index.facts.hashed import stride_of
 from ..index.fingerprint import bits_for
 from ..notebook import ShownInNotebooks
+from ..read.parquet import ParquetFile, need_parquet
 from ..sbbf import FilterSpec
 
 if TYPE_CHECKING:
@@ -145,10 +146,11 @@ def advise(
     groups = rows = 0
     each = -(-_GROUPS // len(chosen))
     for number in chosen:
-        with table.open(number) as file:
+        with table.open(number) as opened:
+            file = need_parquet(opened)
             groups += file.num_row_groups
             rows += file.num_rows
-            wanted = [leaf for leaf in file.walk.footer.schema.leaves if columns is None or leaf.name in columns]
+            wanted = [leaf for leaf in file.leaves.leaves if columns is None or leaf.name in columns]
             for leaf in wanted:
                 sample = samples.setdefault(leaf.name, _Sample(leaf))
                 _look(file, leaf, sample, each, (queries or {}).get(leaf.name))
@@ -170,7 +172,7 @@ class _Size:
     false_places: float
 
 
-def _look(file: SealedFile, leaf: Leaf, sample: _Sample, each: int, queried: Sequence[Any] | None) -> None:
+def _look(file: ParquetFile, leaf: Leaf, sample: _Sample, each: int, queried: Sequence[Any] | None) -> None:
     if sample.left is not None:
         return
     if leaf.type.physical is PhysicalType.BOOLEAN:
@@ -189,7 +191,7 @@ def _look(file: SealedFile, leaf: Leaf, sample: _Sample, each: int, queried: Seq
         sample.left = error.what
 
 
-def _some(file: SealedFile, group: int, leaf: Leaf) -> list[Any]:
+def _some(file: ParquetFile, group: int, leaf: Leaf) -> list[Any]:
     column = leaf_values(read_row_group(file.walk, group, [leaf.index]).column(0))
     found = column.drop_null() if len(column) else column
     if pa.types.is_duration(found.type):

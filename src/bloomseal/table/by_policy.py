@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import BloomsealError, BloomsealWarning
 from ..core.storage.ref import FileRef
-from ..read.open import open_parquet
+from ..read.open import open_file
 from .open import open_table
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _add(ref: FileRef, root: FileRef, column: str, policy: TablePolicy) -> bool:
     from ..index.sealed import SealedIndex
 
     relative = posixpath.relpath(ref.path, root.path or "/")
-    files = Members(root, [ref], [relative], lambda _: open_parquet(ref, decryption=policy))
+    files = Members(root, [ref], [relative], lambda _: open_file(ref, decryption=policy))
     index = SealedIndex(files, column, policy)
     if not index.exists:
         return False

@@ -16,8 +16,8 @@ from ...core.parquet.layout import MAGIC, FileMeta
 from ...core.parquet.walk import Walk
 from ...format.calendar import need_one_calendar
 from ...format.hashes.chunk_hashes import carries_filter, page_by_page
-from ...read.file import SealedFile
 from ...read.page_places import indexed_pages
+from ...read.parquet import ParquetFile
 from ...sbbf import batch
 from ..manifest import MOST_STRIDE, FileState
 from ..numbers import distinct
@@ -69,7 +69,7 @@ class SeenFile:
         return self if self.groups * self.stride <= most else replace(self, stride=1)
 
 
-def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
+def seen_file(file: ParquetFile, column: str, state: FileState) -> SeenFile:
     """A file's facts but for its values.
 
     Args:
@@ -102,7 +102,7 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
 
 
 def hashed_places(
-    file: SealedFile, column: str, fingerprints: Fingerprints, stride: int
+    file: ParquetFile, column: str, fingerprints: Fingerprints, stride: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     """Per place, counted from the file's first, the fingerprints of its values, each once, ascending.
 
@@ -130,7 +130,7 @@ def hashed_places(
             yield group * stride + slot, found
 
 
-def still_same(file: SealedFile, seen: SeenFile, now: FileState | None) -> None:
+def still_same(file: ParquetFile, seen: SeenFile, now: FileState | None) -> None:
     """Is the open file the one that has the state now, and had it before?
 
     Raises:

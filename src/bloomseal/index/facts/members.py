@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
+from ...read.parquet import ParquetFile, need_parquet
 from ...storage.versions import versions_below
 from ..manifest import FileState
 from .sameness import BY_CONTENT, Trust, authentic_content, state_at, state_by_log, state_of_version
@@ -37,12 +38,25 @@ class Members:
         trust: Trust = Trust.AUTO,
     ) -> None:
         self.trust = trust
-        self.root, self.refs, self.relative, self.open = root, list(refs), list(relative), open
+        self.root, self.refs, self.relative, self._open = root, list(refs), list(relative), open
         self.logged = logged
         self._in_store: list[FileState | None] | None = None
 
     def __len__(self) -> int:
         return len(self.refs)
+
+    def open(self, number: int) -> ParquetFile:
+        """The file of a number; the caller closes it.
+
+        Raises:
+            UnsupportedError: an ORC file. And as `bloomseal.open_file`.
+        """
+        file = self._open(number)
+        try:
+            return need_parquet(file)
+        except BaseException:
+            file.close()
+            raise
 
     @property
     def here(self) -> bool:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...core.storage.ref import FileRef
+from ...read.parquet import ParquetFile
 from ...storage.versions import ObjectVersion, version_at
 from ..manifest import FileState, state_of
 
@@ -184,7 +185,7 @@ class Clock:
 
 def authentic_content(file: SealedFile, column: str) -> bytes | None:
     """As `content_of`; None where nothing authenticates the file's footer, or tells the file from others."""
-    if not file.footer_verified:
+    if not isinstance(file, ParquetFile) or not file.footer_verified:
         return None
     found = content_of(file.walk, leaf_in(file, column))
     return found if any(found) else None

@@ -129,7 +129,7 @@ def _each(
 
 def _verified(filters: bool, name: str, table: TablePolicy, base: str | None) -> Row:
     try:
-        with open_table_file(name, table, base, orc=True) as file:
+        with open_table_file(name, table, base) as file:
             report = file.verify(filters=filters)
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
@@ -162,13 +162,13 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
     from ...write.attach import attach_filters
 
     try:
-        with open_table_file(name, table, base, orc=True) as file:
+        with open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
         report = attach_filters(name, missing, decryption=table, filesystem=open_filesystem(base))
     except BloomsealError as error:
-        with contextlib.suppress(BloomsealError), open_table_file(name, table, base, orc=True) as file:
+        with contextlib.suppress(BloomsealError), open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
             if not missing:
                 return name, 0, present, 0, None  # another attempt of this task was first

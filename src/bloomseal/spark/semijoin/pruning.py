@@ -18,6 +18,7 @@ from ...core.errors import BloomsealError, BloomsealWarning, UnsupportedError, U
 from ...core.exclusion import Reason
 from ...core.sbbf import ProbeSet
 from ...policy import Policy, TablePolicy
+from ...read.parquet import need_parquet
 from ...storage.formats import Format, named_format
 from ..jobs.common import described, packs
 from ..request import Request, with_indexes
@@ -228,7 +229,7 @@ class _Sample:
 
     def _keys_for(self, file: SealedFile, leaf: Leaf) -> KeySet:
         if leaf.type not in self._keys:
-            self._keys[leaf.type] = file.key_set(leaf.name, self._values)
+            self._keys[leaf.type] = need_parquet(file).key_set(leaf.name, self._values)
         return self._keys[leaf.type]
 
     def _look(self, file: SealedFile, base: str | None) -> None:
@@ -247,7 +248,7 @@ class _Sample:
         keys = self._keys_for(file, leaf)
         self._sealed = self._sealed or SealedKeys.of(keys, leaf.type, file, place, base)
         if leaf.type == self._sealed.column_type:
-            found = file.survivors(leaf.name, keys)
+            found = need_parquet(file).survivors(leaf.name, keys)
             self._left, self._sampled = self._left + len(found.row_groups), self._sampled + file.num_row_groups
 
 

@@ -218,7 +218,7 @@ class SourceOptions:
             As `open_table_file`.
         """
         ref = FileRef(file.name, open_filesystem(file.base), file.root)
-        return open_table_file(file.name, self.decryption(ref), file.base, file.root, orc=True)
+        return open_table_file(file.name, self.decryption(ref), file.base, file.root)
 
     def find_files(self, schema: StructType | None = None) -> Tree:
         """The files of its paths, as `files.tree.find_files`.

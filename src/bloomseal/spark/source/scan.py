@@ -16,7 +16,7 @@ from ...core.errors import BloomsealError, KeyAccessError, PolicyError, Unsuppor
 from ...core.exclusion import Exclusion, by_index
 from ...core.keys.access import KmsAccessError, Problem
 from ...read.file import SealedFile
-from ...read.parquet import ParquetFile
+from ...read.parquet import ParquetFile, need_parquet
 from ...read.predicate.condition import Compare
 from ..opening import check_protection
 from .files.live import Rules
@@ -275,9 +275,10 @@ class _Reading:
     def _check(self, layout: Layout, groups: list[int]) -> None:
         """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
         assert self._scan.settings.table is not None  # noqa: S101
+        file = need_parquet(self._file)
         for group in groups:
             for leaf in layout.wanted:
-                check_protection(self._file, self._file.walk.chunk(group, leaf.index), self._scan.settings.table)
+                check_protection(file, file.walk.chunk(group, leaf.index), self._scan.settings.table)
 
     def _left(self, parts: list[int]) -> list[int]:
         """The parts that indexes, or the filters that are asked for keys, leave. Those know Parquet files only."""

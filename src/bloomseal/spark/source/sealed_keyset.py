@@ -15,6 +15,7 @@ from ...core.encryption import ModuleCipher, ModuleType, SecretKey
 from ...core.errors import BloomsealError, KeyAccessError
 from ...core.sbbf import ColumnType
 from ...core.storage.ref import FileRef
+from ...read.parquet import need_parquet
 from ...sbbf import KeySet
 from ..listing import open_filesystem
 from ..opening import open_table_file
@@ -114,7 +115,7 @@ def _cipher(file: SealedFile, leaf: int, salt: bytes) -> ModuleCipher | None:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    walk = file.walk
+    walk = need_parquet(file).walk
     if walk.footer.crypto is None:
         return None
     if not file.num_row_groups:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ...core.errors import UnsupportedError, UsageError
 from ...core.exclusion import by_index
 from ...core.sbbf import ProbeSet
+from ...read.parquet import need_parquet
 from ...read.predicate.predicate import column_at
 from ...read.prune import RowGroupSelection
 from .sealed_keyset import SealedKeys, place_of
@@ -127,7 +128,7 @@ class KeySearch:
             raise replaced(file.path)
         if not self.prunes or not every or (leaf := self.leaf(file)) is None:
             return RowGroupSelection(tuple(every), without_filter=len(every))
-        return file.survivors(leaf.name, self.keys, every)
+        return need_parquet(file).survivors(leaf.name, self.keys, every)
 
     def rows(self, file: SealedFile, found: pa.Table) -> npt.NDArray[np.intp] | None:
         """The rows whose value has the hash of a key; None where that can't be told."""

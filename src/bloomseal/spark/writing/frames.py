@@ -16,7 +16,7 @@ from ...core.parquet.expectation import Expectation
 from ...core.parquet.statistics import all_null
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
-from ...read.file import SealedFile
+from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
 from ...table.hive import check_partitioning
@@ -244,7 +244,7 @@ def _check(
                 # Spark takes the values from there.
                 expected.outside(column)
             with open_table_file(file, table, files.base) as opened:
-                return _look(opened, file, table, filters)
+                return _look(need_parquet(opened), file, table, filters)
         except BloomsealError as error:
             if fleeting and isinstance(error, MissingFileError):
                 return None
@@ -272,7 +272,7 @@ def _check(
     )
 
 
-def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
+def _look(file: ParquetFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
     # A footer that nobody has verified says nothing about the file that Spark will read.
     file.need_verified("check")
     missing = [name for name in table.columns if not any(covers(name, leaf) for leaf in file.columns)]
