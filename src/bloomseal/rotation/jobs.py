@@ -23,7 +23,7 @@ from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.places import open_source, resolve_path
-from ..write.convert import convert, unseal_file
+from ..write.convert import convert
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged
 from .indexes import CarriedOver
@@ -344,13 +344,8 @@ class Unseal(_Turning):
                 prune(ref, entries, None)
             return self._made_before(file, begun)
         target = self._place(file, begun)
-        report = unseal_file(
-            ref.path,
-            target.path,
-            decryption=opening(self.decryption, ref),
-            filesystem=ref.filesystem,
-            progress=progress,
-        )
+        plain = FileRef(target.path, target.filesystem)
+        report = convert(FileRef(ref.path, ref.filesystem), plain, opening(self.decryption, ref), None, None, progress)
         return converted(file.name, report, lambda: prune(ref, entries, None))
 
 

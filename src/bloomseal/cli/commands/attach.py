@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import click
 
 from ...core.errors import UsageError
-from ...orc.rewrite.report import OrcRewriteReport
 from ...sbbf import FilterSpec
 from ...table.verbs import attach_filters
-from ...write.attach import AttachReport
 from ..arguments.filters import filter_option
 from ..arguments.opening import OpeningOptions, opening_options
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
 
 __all__ = ["attach"]
+
+_NOT_BELOW: Final = ("path", "filters", "keys", "versions", "left_out")
 
 
 @click.command()
@@ -39,50 +41,28 @@ def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: Op
     decryption = opening.decryption([file])
     with progress("Building filters") as tell:
         found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
-    reports: list[AttachReport | OrcRewriteReport] = [*found.values()] if isinstance(found, dict) else [found]
+    reports = [*found.values()] if isinstance(found, dict) else [found]
     if State.current().json:
         told = [report.to_dict() for report in reports]
         print_json(told if isinstance(found, dict) else told[0])
         return
     for report in reports:
-        if isinstance(report, OrcRewriteReport):
-            _show_orc(report, dry_run)
-        else:
-            _show(report, dry_run)
+        _show(report.to_dict())
 
 
-def _show_orc(report: OrcRewriteReport, dry_run: bool) -> None:
-    table(
-        ["stripe", "column", "row groups", "bytes of each", "encrypted"],
-        [(f["stripe"], f["column"], f["row_groups"], f["num_bytes"], f["encrypted"]) for f in report.filters],
-    )
-    facts(
-        [
-            ("size before", size(report.old_size)),
-            ("size after", size(report.new_size)),
-            ("under new local keys", ", ".join(report.rekeyed) or None),
-            ("old copies", report.old_copies),
-            ("dry run", "nothing was written" if dry_run else None),
-        ],
-        title=report.path,
-    )
+def _show(report: dict[str, Any]) -> None:
+    """A report of either format: its filters as a table, and what else it says."""
+    filters = report["filters"]
+    table([_words(name) for name in (filters[0] if filters else ())], [list(one.values()) for one in filters])
+    said = ((name, value) for name, value in report.items() if name not in _NOT_BELOW and value)
+    facts([(_words(name), _in_words(name, value)) for name, value in said], title=report["path"])
 
 
-def _show(report: AttachReport, dry_run: bool) -> None:
-    table(
-        ["row group", "column", "bytes", "sealed", "false positives", "replaced"],
-        [
-            (f["row_group"], f["column"], f["num_bytes"], f["sealed"], f["false_positive_probability"], f["replaced"])
-            for f in report.filters
-        ],
-    )
-    facts(
-        [
-            ("size before", size(report.old_size)),
-            ("size after", None if dry_run else size(report.new_size)),
-            ("replaced, in clear, now zeros", size(report.zeroed_bytes) if report.zeroed_bytes else None),
-            ("dead space", size(report.dead_bytes) if report.dead_bytes else None),
-            ("dry run", "nothing was written" if dry_run else None),
-        ],
-        title=report.path,
-    )
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _in_words(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return size(value) if name.endswith(("_bytes", "_size")) else value
