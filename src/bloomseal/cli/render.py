@@ -60,6 +60,7 @@ def _escaped(line: str) -> str:
 
 
 def print_json(value: Any) -> None:
+    """Print a value as indented JSON, see `json_line`."""
     click.echo(json_line(value, indent=2))
 
 

@@ -43,6 +43,7 @@ def meant_by(column: str, names: frozenset[str]) -> str | None:
 
 
 def folded(name: str) -> str:
+    """The name without case, as engines that ignore case compare it; compatible characters are made equal."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 

@@ -20,6 +20,7 @@ _PART: Final = 1 << 3 | _BYTES
 
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The number at a position, and the position behind it. Raises FormatError: it does not end."""
     if at < len(data) and data[at] < 0x80:
         return data[at], at + 1  # most are one byte
     value = 0

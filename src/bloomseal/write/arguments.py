@@ -48,6 +48,7 @@ def is_a(kind: type[Any], value: Any, name: str) -> Any:
 
 
 def a_count(value: Any, name: str, what: str) -> int:
+    """The argument as a number. Raises UsageError: no whole number of at least 1, with `what` as the message."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -66,6 +67,7 @@ _ENCODING_OPTIONS: Final = (*_TAKEN, *_PASSED_THROUGH)
 
 
 def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
+    """Refuse options of pyarrow's writer that are ours to choose, or unknown. Raises UsageError."""
     if taken := _OURS & options.keys():
         raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
     known = [*_ARGUMENTS, *(name for name in _ENCODING_OPTIONS if name not in _OURS)]

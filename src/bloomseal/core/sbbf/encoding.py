@@ -117,6 +117,7 @@ def unwrap(value: Any) -> Any:
 
 
 def stands_for_null(value: Any) -> bool:
+    """Whether a value is None, NaT or NA."""
     if value is None:
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -176,6 +177,7 @@ def int_range(column_type: ColumnType) -> tuple[int, int] | None:
 
 
 def date_days(value: Any, column_type: ColumnType) -> int:
+    """Days since 1970-01-01. Raises UsageError: no date."""
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.toordinal() - _EPOCH_ORDINAL
     if isinstance(value, pa.Date32Scalar | pa.Date64Scalar):
@@ -188,6 +190,7 @@ def date_days(value: Any, column_type: ColumnType) -> int:
 
 
 def time_nanos(value: Any, column_type: ColumnType) -> int:
+    """Nanoseconds since midnight. Raises UsageError: no time without a zone."""
     if isinstance(value, pa.Time32Scalar | pa.Time64Scalar):
         return int(value.value) * NANOS[value.type.unit]
     if isinstance(value, dt.time) and value.tzinfo is None:

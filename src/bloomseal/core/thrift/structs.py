@@ -132,6 +132,8 @@ class SealedColumnMetaData(ColumnMetaData):
 
 
 class Empty(View):
+    """A struct without fields, where its presence is the statement."""
+
     __slots__ = ()
 
 
@@ -209,6 +211,8 @@ class RowGroup(RowGroupHead):
 
 
 class KeyValue(View):
+    """KeyValue."""
+
     __slots__ = ("key", "value")
     key: bytes | None
     value: bytes | None
@@ -248,6 +252,8 @@ class ColumnIndex(View):
 
 
 class DictionaryPageHeader(View):
+    """DictionaryPageHeader."""
+
     __slots__ = ("encoding", "num_values")
     num_values: int | None
     encoding: int | None
@@ -255,6 +261,8 @@ class DictionaryPageHeader(View):
 
 
 class DataPageHeader(View):
+    """DataPageHeader."""
+
     __slots__ = ("definition_encoding", "encoding", "num_values", "repetition_encoding")
     num_values: int | None
     encoding: int | None
@@ -269,6 +277,8 @@ class DataPageHeader(View):
 
 
 class DataPageHeaderV2(View):
+    """DataPageHeaderV2."""
+
     __slots__ = (
         "definition_levels",
         "encoding",

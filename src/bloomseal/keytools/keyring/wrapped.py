@@ -20,12 +20,14 @@ KMS: Final = "the keyring"
 
 
 def find(key: MasterKey, number: int) -> KeyVersion:
+    """The version of this number. Raises KmsAccessError: there is none."""
     if not 1 <= number <= len(key.versions):
         raise KmsAccessError.because(Problem.UNKNOWN, key.name, KMS, detail=f"it has no version {number}")
     return key.versions[number - 1]
 
 
 def usable(version: KeyVersion, name: str) -> SecretKey:
+    """The key of a version. Raises KmsAccessError: the version is destroyed or disabled."""
     if version.key is None:
         raise KmsAccessError.because(Problem.DESTROYED, name, KMS, detail=f"version {version.version}")
     if version.state is not KeyState.ENABLED:
@@ -34,10 +36,12 @@ def usable(version: KeyVersion, name: str) -> SecretKey:
 
 
 def binding(name: str, version: int) -> bytes:
+    """The AAD of a wrapped key, which binds it to its master key and version."""
     return json.dumps(["keyring wrap", name, version]).encode()
 
 
 def parse(wrapped_key: str, name: str) -> tuple[int, str]:
+    """The version and the encrypted key. Raises KmsAccessError: no key that a keyring wrapped."""
     try:
         fields = parse_object(wrapped_key, "wrapped key")
     except KeyAccessError:

@@ -359,12 +359,14 @@ def _flag(name: str, value: str) -> bool:
 
 
 def choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """The option's value in lower case. Raises UsageError: none of the choices."""
     if value.lower() not in choices:
         raise UsageError(f"the option {name} is {' or '.join(choices)}")
     return value.lower()
 
 
 def positive(name: str, value: str) -> int:
+    """The option's value as a number. Raises UsageError: no whole number of at least 1."""
     try:
         number = int(value)
     except ValueError:
