@@ -226,7 +226,7 @@ def _read(table: pa.Table) -> tuple[dict[str, _File], dict[str, str]]:
 
 
 def _fresh(was: _File, now: _File) -> bool:
-    """Are all data keys others than before? Told by fingerprints only: a data key wrapped again looks like
+    """Whether all data keys are others than before. Told by fingerprints only: a data key wrapped again looks like
     another one.
     """
     before, after = ({key for key in file.data_keys if key.startswith("key ")} for file in (was, now))

@@ -27,7 +27,7 @@ def in_tables(column: str) -> str:
 
 
 def covers(name: str, column: str) -> bool:
-    """Is `column` the column `name`, or a leaf below it?"""
+    """Whether `column` is the column `name`, or a leaf below it."""
     name, column = in_tables(name), in_tables(column)
     return column == name or column.startswith(name + ".")
 

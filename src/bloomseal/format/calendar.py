@@ -58,7 +58,7 @@ def need_one_calendar(walk: Walk, row_group: int, leaves: Iterable[Leaf]) -> Non
 
 
 def has_old_moments(walk: Walk) -> bool:
-    """May INT96 moments before 1900 be by the older calendar?"""
+    """Whether INT96 moments before 1900 may be by the older calendar."""
     return _is_marked(walk, _INT96_MARK)
 
 

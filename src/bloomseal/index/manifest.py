@@ -257,7 +257,7 @@ class Manifest:
         return made
 
     def check(self) -> None:
-        """Does it make sense?
+        """Whether it makes sense.
 
         Raises:
             FormatError: it does not.

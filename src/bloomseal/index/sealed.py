@@ -82,7 +82,7 @@ class SealedIndex:
 
     @property
     def exists(self) -> bool:
-        """Is there one? Nothing is opened."""
+        """Whether there is one. Nothing is opened."""
         return self.folder.state() is not None
 
     def build(

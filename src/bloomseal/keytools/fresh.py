@@ -63,7 +63,7 @@ class FreshKeys:
         )
 
     def read_back(self, material: KeyMaterial, key: SecretKey) -> None:
-        """Does what the KMS has wrapped lead back to `key`? It is asked once for each wrapping, past the cache that
+        """Whether what the KMS has wrapped leads back to `key`. It is asked once for each wrapping, past the cache that
         remembers what was wrapped here.
 
         Raises:

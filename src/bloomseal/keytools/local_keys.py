@@ -86,7 +86,8 @@ class LocalKeyCalls:
         self._calls = calls or KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
 
     def check(self, master_key: str, column: str) -> None:
-        """Is the column under a master key that was agreed on? Whoever may write files could else name one of his.
+        """Whether the column is under a master key that was agreed on. Whoever may write files could else name one of
+        his.
 
         Raises:
             PolicyError: it is not.
@@ -112,7 +113,7 @@ class LocalKeyCalls:
         return SecretKey(bytes(key))
 
     def open_again(self, encrypted_key: bytes, master_key: str, version: int, key: SecretKey) -> None:
-        """Does the KMS give this local key once more? A file that is rewritten under it opens by no other.
+        """Whether the KMS gives this local key once more. A file that is rewritten under it opens by no other.
 
         Raises:
             KeyAccessError: it does not.

@@ -33,7 +33,7 @@ def fitting(chain: Sequence[tuple[Column, Message | None]], rows: int) -> Messag
 
 
 def _fits(statistics: Message, places: int | None) -> bool:
-    """Do values and nulls fill the places? `places`: None where nobody knows how many there are."""
+    """Whether values and nulls fill the places. `places`: None where nobody knows how many there are."""
     if _VALUES not in statistics:
         return False
     values = signed(statistics.number(_VALUES))

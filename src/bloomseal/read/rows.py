@@ -153,7 +153,7 @@ class _RowGroup:
         return found.rows, pa.table(columns)
 
     def exactly(self, leaf: int, spans: Spans) -> bool:
-        """Do the column's pages that hold these rows hold no others?"""
+        """Whether the column's pages that hold these rows hold no others."""
         pages = self._pages(leaf)
         return pages is not None and _merged(map(pages.span, pages.holding(spans))) == spans
 

@@ -70,7 +70,7 @@ class Job(ABC):
             )
 
     def still_good(self, stamp: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Is a file done that an earlier run has left with this stamp?"""
+        """Whether a file that an earlier run left with this stamp is done."""
         return True
 
     def begin(self) -> None:

@@ -92,7 +92,7 @@ def opened(source: Source, decryption: DecryptionSpec) -> Walk:
 
 
 def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
-    """Is the file sealed with these explicit keys already?"""
+    """Whether the file is sealed with these explicit keys already."""
     if isinstance(spec.footer_key, str):
         return False
     with open_source(ref) as source:

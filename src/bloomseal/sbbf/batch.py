@@ -93,7 +93,7 @@ def _kernels_for(cost: int) -> ModuleType | None:
 
 
 def worthwhile(cost: int) -> bool:
-    """Are kernels loaded, or does work of `cost` nanoseconds without them make loading them worth it?"""
+    """Whether kernels are loaded, or work of `cost` nanoseconds without them is worth loading them."""
     return _kernels_for(cost) is not None
 
 

@@ -144,7 +144,7 @@ def commit_protocols(spark: SparkSession) -> dict[str, str]:
 
 
 def deletes_late(spark: SparkSession) -> bool:
-    """Does an overwrite of this session keep the old files until the new ones are there?"""
+    """Whether an overwrite of this session keeps the old files until the new ones are there."""
     return str(spark.conf.get(_BATCH, "")) == BATCH_COMMITS
 
 

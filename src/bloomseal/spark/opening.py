@@ -59,8 +59,8 @@ def open_table_file(
 
 
 def check_protection(file: ParquetFile, chunk: Chunk, table: TablePolicy) -> None:
-    """Is a column chunk of a file, opened under the policy, sealed as that says? One with a key of its own is opened
-    too: its key metadata names a master key, and what the KMS unwraps under that name is the proof of it.
+    """Whether a column chunk of a file, opened under the policy, is sealed as that says. One with a key of its own is
+    opened too: its key metadata names a master key, and what the KMS unwraps under that name is the proof of it.
 
     Raises:
         PolicyError: it is in plaintext, or under another master key; or its name could be taken for another one.

@@ -47,14 +47,14 @@ def arrow_type_of(kind: DataType) -> pa.DataType:
 
 
 def pushes_filters() -> bool:
-    """Does this Spark tell a data source in Python what a query filters by? Since 4.1."""
+    """Whether this Spark tells a data source in Python what a query filters by. Since 4.1."""
     from pyspark.sql import datasource
 
     return hasattr(datasource, "Filter")
 
 
 def file_sink_keeps_options() -> bool:
-    """Do the options of a stream reach Spark's file sink? Since 4.2; before, nothing names a key to its writer."""
+    """Whether the options of a stream reach Spark's file sink. Since 4.2; before, nothing names a key to its writer."""
     import pyspark
 
     return _version(pyspark.__version__) >= (4, 2)

@@ -134,7 +134,7 @@ class AtomicFile:
         return self._uploaded if self._new is None else self._new.placed
 
     def takes_a_place(self) -> bool:
-        """May there be something at the final place that `commit` would replace? Where nobody can look there may: not
+        """Whether something may be at the final place that `commit` would replace. Where nobody can look there may: not
         seen is not absent.
         """
         if self._new is not None:

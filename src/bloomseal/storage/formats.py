@@ -46,7 +46,7 @@ def named_format(name: str) -> Format | None:
 
 
 def says_data(name: str) -> bool:
-    """Is data to become of a file that has this name with something behind it?"""
+    """Whether a file with this name, and something behind it, is to become data."""
     lower = f"{name.lower()}."
     return any(f"{ending}." in lower for ending in _ENDINGS)
 
@@ -73,7 +73,7 @@ def format_at(source: Source) -> Format:
 
 
 def begins_as_data(source: Source) -> bool:
-    """Does the file begin as Parquet or ORC does? Cut off, it has lost its end, and not its pages."""
+    """Whether the file begins as Parquet or ORC does. Cut off, it has lost its end, and not its pages."""
     begin = bytes(source.read(0, min(source.size, 4)))
     return begin in _PARQUET or begin[:3] == _ORC
 

@@ -54,7 +54,7 @@ def open_source(path: FilePlace | FileRef, filesystem: FileSystem | None = None)
 
 
 def is_object(value: object) -> bool:
-    """Is it an open file, or bytes, rather than a path or several?"""
+    """Whether it is an open file, or bytes, rather than a path or several."""
     return isinstance(value, bytes | bytearray | memoryview) or any(
         hasattr(value, name) for name in ("read", "write", "to_pybytes")
     )

@@ -168,7 +168,7 @@ class OutputKeys:
         return {column: one for column, one in told.items() if one is not None}
 
     def confirm(self) -> None:
-        """Do the wrapped keys lead back to the keys? A new file is checked with those at hand, and would open.
+        """Whether the wrapped keys lead back to the keys. A new file is checked with those at hand, and would open.
 
         Raises:
             KeyAccessError: the KMS wrapped other keys, or won't unwrap.

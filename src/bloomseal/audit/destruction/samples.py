@@ -1,4 +1,4 @@
-"""Does a file that was, or is, under a master key version still open? Tried with copies from before a rotation."""
+"""Whether a file that was, or is, under a master key version still opens. Tried with copies from before a rotation."""
 
 from __future__ import annotations
 

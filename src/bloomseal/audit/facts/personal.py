@@ -29,7 +29,7 @@ _LONGEST: Final = 320
 
 
 def by_name(column: str) -> bool:
-    """Does the column's own name, or one above it, sound personal?"""
+    """Whether the column's own name, or one above it, sounds personal."""
     for part in column.split("."):
         words = [word.lower() for word in _WORD.findall(part)]
         if any(map(_WORDS.fullmatch, words)) or _NAMES.search("_".join(words)):

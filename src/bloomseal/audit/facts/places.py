@@ -203,7 +203,7 @@ def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _S
 
 
 def _is_inside(name: str, table: FileRef) -> bool:
-    """Is the path one below the table's folder, and was its folder looked into?"""
+    """Whether the path is below the table's folder, and its own folder was listed."""
     if LiveFile(name).elsewhere:
         return False
     roots = {table.path.rstrip("/")} | ({os.path.realpath(table.path)} if table.filesystem is None else set())

@@ -59,7 +59,7 @@ class Policies:
 
     @property
     def given(self) -> bool:
-        """Is there a policy at all?"""
+        """Whether there is a policy at all."""
         return self._given
 
     def keys(self) -> KeyTools | None:
@@ -77,7 +77,7 @@ class Policies:
 
     @property
     def dated(self) -> bool:
-        """Does any policy say for how long keys are used?"""
+        """Whether any policy says for how long keys are used."""
         return any(policy.max_key_age is not None or policy.key_policies for policy in self.tables)
 
     @property

@@ -82,7 +82,7 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def unclaimed_filters(file: FileFacts, policy: TablePolicy | None) -> bool:
-    """Are there filters in clear of which nobody can tell whether they are an encrypted column's? Without the metadata
+    """Whether there are filters in clear that may be an encrypted column's. Without the metadata
     they could be a plaintext column's, unless there is none, or none that the policy gives a filter.
     """
     if not file.strays or file.all_sealed:
@@ -156,7 +156,7 @@ def _check_exposure(line: Line) -> Iterator[Finding]:
 
 
 def _usual(line: Line, rule: str) -> bool:
-    """Does the file's writer always leave this open?"""
+    """Whether the file's writer always leaves this open."""
     writer = (line.file.created_by or "").lower()
     if not writer.startswith(_KNOWN_WRITERS):
         return False

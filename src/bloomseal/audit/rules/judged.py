@@ -113,7 +113,7 @@ class Facts:
 
     @cached_property
     def remote(self) -> bool:
-        """Do the files lie on another file system than this machine's?"""
+        """Whether the files lie on another file system than this machine's."""
         return any(file.ref.filesystem is not None for file in self.files) or any(
             one.ref.filesystem is not None for one in self.places.outside
         )
@@ -143,7 +143,7 @@ class Line:
 
     @property
     def sensitive(self) -> bool:
-        """Does the policy call the column confidential or restricted?"""
+        """Whether the policy calls the column confidential or restricted."""
         return self.policy is not None and self.policy.sensitivity(self.column) in SENSITIVE
 
     @property

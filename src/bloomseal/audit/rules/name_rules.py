@@ -67,7 +67,7 @@ class _Sealed:
         self._by_key = {folded(in_tables(name)): name for name in sorted(self.known)}
 
     def holds(self, column: str) -> bool:
-        """Is it a sealed column, by a file or by the policy?"""
+        """Whether the column is sealed, by a file or by the policy."""
         sealed = self._policy is not None and self._policy.master_key(column) is not None
         return column in self._encrypted or sealed
 

@@ -148,7 +148,7 @@ class ModuleCipher:
             raise _unauthentic(module) from None
 
     def authenticates(self, framed: Buffer, aad: bytes) -> bool:
-        """Was this a GCM module, whatever the algorithm says of pages?"""
+        """Whether this was a GCM module, whatever the algorithm says of pages."""
         view = memoryview(framed)
         try:
             self._gcm.decrypt(bytes(view[LENGTH_BYTES:HEAD_BYTES]), view[HEAD_BYTES:], aad)

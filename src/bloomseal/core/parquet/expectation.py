@@ -153,7 +153,7 @@ class Expectation:
         return (stored,)
 
     def must_be_encrypted(self, column: str) -> bool:
-        """May the column at this dotted path not be in plaintext?"""
+        """Whether the column at this dotted path must be encrypted."""
         return self.complete or meant_by(column, self.encrypted_columns) is not None
 
     def name(self, column: str) -> None:

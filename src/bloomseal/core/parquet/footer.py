@@ -229,11 +229,11 @@ class Footer:
 
     @cached_property
     def counts_nulls(self) -> bool:
-        """Do its writer's numbers of nulls mean something? Never where nobody has authenticated who that was."""
+        """Whether its writer's numbers of nulls mean something. Never where nobody has authenticated who that was."""
         return self.verified and not self.wrong(Claim.PARQUET_NULL_COUNTS)
 
     def wrong(self, claim: Claim) -> bool:
-        """Is its writer known to be wrong about this?"""
+        """Whether its writer is known to be wrong about this."""
         return claim in self._wrong
 
     @cached_property

@@ -102,11 +102,11 @@ class Page:
 
     @property
     def authenticated(self) -> bool:
-        """Does opening prove the body? Not for plaintext, not for CTR."""
+        """Whether opening proves the body. Not for plaintext, not for CTR."""
         return self._cipher is not None and self._cipher.overhead(self.kind) == FRAME_BYTES
 
     def could_inflate(self, codec: int | None) -> bool:
-        """Could a codec (CompressionCodec; None: no compression) make of the body what the header claims?"""
+        """Whether a codec (CompressionCodec; None: no compression) could make of the body what the header claims."""
         claimed, most = self.view.uncompressed_size or 0, _MOST_INFLATED.get(codec or 0)
         if most == 1 or (self.v2 is not None and self.v2.is_compressed is False):
             # Exactly: a GCM page that is passed off as a CTR page is 16 bytes longer than its header says.
@@ -115,7 +115,7 @@ class Page:
 
     @property
     def relabelled(self) -> bool:
-        """Does a page that the file calls unauthenticated authenticate all the same? Then the file's word was
+        """Whether a page that the file calls unauthenticated authenticates all the same. Then the file's word was
         altered.
         """
         if self._cipher is None or self.authenticated or len(self.stored) - self.clear_levels < FRAME_BYTES:

@@ -64,7 +64,7 @@ class Leaf:
 
     @property
     def repeated(self) -> bool:
-        """Can a row hold any number of its values?"""
+        """Whether a row can hold any number of its values."""
         return self.repetition > 0
 
 
@@ -154,12 +154,12 @@ class Schema:
         return below[0]
 
     def has(self, name: str) -> bool:
-        """Is there a leaf at or below this dotted path?"""
+        """Whether there is a leaf at or below this dotted path."""
         return name in self._below
 
     def may_hide(self, name: str) -> bool:
-        """Can a column that is not here by this dotted path be here by another one? What is inside a list or a map is
-        named as its writer names the layers between: ``list.element``, ``list.item``, ``bag.array_element``.
+        """Whether a column that is not here by this dotted path can be here by another one. What is inside a list or a
+        map is named as its writer names the layers between: ``list.element``, ``list.item``, ``bag.array_element``.
         """
         above = name.rpartition(".")[0]
         while above and above not in self._below:
@@ -278,7 +278,9 @@ def _logical(element: SchemaElement) -> LogicalType | None:
 
 
 def _lost_its_keys(node: _Node, keep: Collection[int]) -> bool:
-    """Is this a map that keeps values only? That is no map to any decoder; what remains reads as a list of structs."""
+    """Whether this is a map that keeps values only. That is no map to any decoder; what remains reads as a list of
+    structs.
+    """
     element = decode(SchemaElement, node.raw)
     is_map = element.converted_type in _MAPS or (
         element.logical_type is not None and element.logical_type.kind() == "map"

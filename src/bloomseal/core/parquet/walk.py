@@ -103,7 +103,8 @@ class Walk:
             raise error.at(file=self.source.name, **chunk.place) from None
 
     def expected(self, chunk: Chunk) -> None:
-        """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
+        """Check that the chunk is protected as the caller expects. Everything that is made of its bytes asks this
+        first.
 
         Raises:
             PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for

@@ -55,5 +55,5 @@ def interval(low: bytes, high: bytes, column_type: ColumnType) -> tuple[Comparab
 
 
 def signed(column_type: ColumnType) -> bool:
-    """Are the column's integers signed? All are but those of an unsigned integer type."""
+    """Whether the column's integers are signed. All are but those of an unsigned integer type."""
     return column_type.logical.signed if column_type.logical and column_type.kind == "int" else True

@@ -77,7 +77,7 @@ class ColumnType:
 
     @property
     def floating(self) -> bool:
-        """Are the values IEEE 754 floats?"""
+        """Whether the values are IEEE 754 floats."""
         return self.physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE) or self.kind == "float16"
 
     @property
@@ -106,7 +106,7 @@ _WIDE: Final = 512
 
 
 def annotates(logical: LogicalType, physical: PhysicalType, type_length: int | None, *, old: bool = False) -> bool:
-    """May this logical type stand on this physical type (Parquet LogicalTypes specification)?
+    """Whether this logical type may stand on this physical type (Parquet LogicalTypes specification).
 
     Decoders pass over one that may not, and so must whoever compares values with theirs.
 

@@ -32,7 +32,7 @@ class NoRegularFileError(OSError):
 
 
 def can_name(path: str | os.PathLike[str]) -> bool:
-    """Is it a name that a local file can have? Of others Python raises ValueErrors, whoever has chosen them."""
+    """Whether it is a name that a local file can have. Of others Python raises ValueErrors, whoever has chosen them."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

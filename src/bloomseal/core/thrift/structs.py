@@ -341,7 +341,7 @@ class _BloomUnion(View):
 
     @property
     def known(self) -> bool:
-        """Is the first member set, and no other beside it?"""
+        """Whether the first member is set, and no other beside it."""
         return self.first is not None and self.other is None
 
 

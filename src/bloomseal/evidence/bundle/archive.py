@@ -285,7 +285,7 @@ def _members(file: IO[bytes], size: int) -> dict[str, Stretch]:
 
 
 def _compare(file: IO[bytes], members: Mapping[str, Stretch]) -> None:
-    """Is the archive, byte for byte, the one that these members make? Each member's digest is taken on the way.
+    """Whether the archive is, byte for byte, the one that these members make. Each member's digest is taken on the way.
 
     Raises:
         FormatError: it is not.

@@ -33,7 +33,7 @@ _LONGEST_HELD: Final = 256 << 20
 
 @dataclass
 class Verification(ShownInNotebooks):
-    """Is a bundle as its signers left it?
+    """Whether a bundle is as its signers left it.
 
     Attributes:
         bundle: the file.

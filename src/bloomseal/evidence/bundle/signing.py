@@ -96,7 +96,7 @@ class PublicKey:
         self.fingerprint = hashlib.sha256(encoded).hexdigest()
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Is this the key's signature over the message, in its one form?"""
+        """Whether this is the key's signature over the message, in its one form."""
         try:
             if isinstance(self._key, Ed25519PublicKey):
                 self._key.verify(signature, message)
@@ -118,7 +118,7 @@ class PublicKey:
 
 
 def has_form(signature: bytes) -> bool:
-    """Could it be some key's signature?"""
+    """Whether it could be some key's signature."""
     if len(signature) == _ED25519_BYTES:
         return True
     try:

@@ -131,7 +131,7 @@ def hashed_places(
 
 
 def still_same(file: ParquetFile, seen: SeenFile, now: FileState | None) -> None:
-    """Is the open file the one that has the state now, and had it before?
+    """Whether the open file is the one that has the state now, and had it before.
 
     Raises:
         NotCoveredError: somebody wrote to it meanwhile.

@@ -116,8 +116,8 @@ def vendor_library(module: str, extra: str) -> Any:
 
 
 def is_here(url: str, *, allow_http: bool = False) -> bool:
-    """Is the KMS at `url` on this very machine? Then no proxy belongs in between, whatever the environment says: it
-    would see tokens and data keys, which need no TLS on the way to a loopback address.
+    """Whether the KMS at `url` is on this very machine. Then no proxy belongs in between, whatever the environment
+    says: it would see tokens and data keys, which need no TLS on the way to a loopback address.
 
     Raises:
         UsageError: neither http nor https; or plain HTTP to another machine, unless `allow_http`.

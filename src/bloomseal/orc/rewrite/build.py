@@ -111,7 +111,7 @@ def filled(hashes: I64, size: Size) -> bytes:
 
 
 def all_in(hashes: I64, num_hashes: int, bitset: npt.NDArray[np.uint8]) -> bool:
-    """Does a filter leave all of them possible?"""
+    """Whether a filter leaves all of them possible."""
     return bool(maybe_in(bitset, positions(hashes, num_hashes, 8 * len(bitset))).all())
 
 

@@ -158,8 +158,8 @@ def _rewritten(
 
 
 def _due(file: OrcLayout, name: str, drop_masked: bool) -> bool:
-    """Does a filter in clear tell the true values of an encrypted column, or is it to go in any case? One entry per row
-    group, beside a filter under the column's key, is over masked values.
+    """Whether a filter in clear tells the true values of an encrypted column, or has to go in any case. One entry per
+    row group, beside a filter under the column's key, is over masked values.
     """
     column = file.schema.leaf(name).id
     variants = file.encryption.variants_of(column) if file.encryption else []

@@ -100,7 +100,7 @@ class OrcFile(OrcLayout, SealedFile):
 
     @property
     def encrypted(self) -> bool:
-        """Has the file an encrypted form of a column?"""
+        """Whether the file has an encrypted form of a column."""
         return bool(self.tail.sealed)
 
     @property

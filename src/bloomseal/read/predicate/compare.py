@@ -42,7 +42,7 @@ def is_null(value: Any) -> bool:
 
 
 def all_plain(values: Values, leaf: Leaf) -> bool:
-    """Are all of them of the one kind of Python's own that suits the column, so that none needs a look by itself?"""
+    """Whether all are of the one type of Python's own that suits the column, so that none needs a look by itself."""
     kind, physical = leaf.type.kind, leaf.type.physical
     if values.kinds == {int}:
         return physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ("", "int")

@@ -158,7 +158,7 @@ class Predicate:
 
     @property
     def few(self) -> bool:
-        """Does it ask for few values, so that little is to be remembered of what filters say of them?"""
+        """Whether it asks for few values, so that little is remembered of what filters say of them."""
         return all(term.keys is None for way in self.any_of for term in way)
 
     def hits(self, table: pa.Table, left: Left | None = None) -> npt.NDArray[np.int64]:

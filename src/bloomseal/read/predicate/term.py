@@ -93,7 +93,7 @@ class Term:
 
     @property
     def by_equality(self) -> bool:
-        """Can a filter be asked?"""
+        """Whether a filter can be asked."""
         return self.op in ("==", "in")
 
     @cached_property
@@ -115,7 +115,7 @@ class Term:
 
     @property
     def by_pages(self) -> bool:
-        """Can a page's bounds, or that it holds nulls only, rule it out?"""
+        """Whether a page's bounds, or that it holds nulls only, can rule it out."""
         return self.op in _BOUNDED or self.op == "valid"
 
     def outside(self, min_value: bytes, max_value: bytes) -> bool:
@@ -198,7 +198,7 @@ class Term:
 
 
 def _holds_as_is(column: pa.DataType, values: pa.DataType) -> bool:
-    """Are values of the one type, which a column of the file can hold, those of the other?"""
+    """Whether values of the one type, which a column of the file can hold, are those of the other."""
     texts = pa.types.is_string(column) or pa.types.is_large_string(column)
     return bool(
         (pa.types.is_integer(column) and pa.types.is_integer(values))

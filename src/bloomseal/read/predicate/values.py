@@ -59,7 +59,7 @@ class Values(tuple[Any, ...]):
 
     @property
     def encodable(self) -> bool:
-        """Has every character of these texts an encoding? Surrogates have none."""
+        """Whether every character of these texts has an encoding. Surrogates have none."""
         return self._texts is not None or self.once("encodable", self._encodable)
 
     def _encodable(self) -> bool:

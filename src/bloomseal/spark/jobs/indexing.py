@@ -96,7 +96,7 @@ def update_index(
 
 
 def seals_spill(spark: SparkSession) -> bool:
-    """Does the session seal what it writes to local disks?"""
+    """Whether the session seals what it writes to local disks."""
     return str(spark.sparkContext.getConf().get(_SPILL, "false")).lower() == "true"
 
 

@@ -129,7 +129,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def collated(kind: st.DataType | None) -> bool:
-    """Is it a text whose equality is another one than that of its bytes?"""
+    """Whether it is a text whose equality is another one than that of its bytes."""
     return isinstance(kind, st.StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY"
 
 

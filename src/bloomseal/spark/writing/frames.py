@@ -182,7 +182,7 @@ def _check_wrapping(table: TablePolicy) -> None:
 
 
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
-    """Does an overwrite replace only the folders that it writes to?"""
+    """Whether an overwrite replaces only the folders that it writes to."""
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get(PARTITION_OVERWRITE))
     return chosen.lower() == "dynamic"

@@ -262,7 +262,7 @@ class _Walk:
             self.listing.tables[parent] = Layout.ICEBERG
 
     def _keep(self, name: str, kind: Kind, ref: FileRef, regular: bool) -> bool:
-        """Is it a file that was asked for? Key material is put aside."""
+        """Whether it is a file that was asked for. Key material is put aside."""
         last = posixpath.basename(name)
         material = last.startswith(MATERIAL_PREFIX) and last.endswith(".json")
         if material:
@@ -281,7 +281,7 @@ class _Walk:
         return self._look(name, kind, ref, material=material)
 
     def _look(self, name: str, kind: Kind, ref: FileRef, *, material: bool = False) -> bool:
-        """Is it data, by its content? What else it is, or may be, is noted."""
+        """Whether it is data, by its content. What else it is, or may be, is noted."""
         begun, why = False, None
         try:
             with open_source(ref.path, self._ref.filesystem) as source:
@@ -312,7 +312,7 @@ class _Walk:
         return False
 
     def _ends_as_data(self, path: str) -> bool | None:
-        """Does the file end as Parquet or ORC does? None where it can't be read."""
+        """Whether the file ends as Parquet or ORC does. None where it can't be read."""
         try:
             with open_source(path, self._ref.filesystem) as source:
                 return format_of(source) is not None

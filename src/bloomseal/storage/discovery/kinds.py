@@ -170,14 +170,14 @@ class Listing(FolderContents):
 
 
 def is_hidden(relative: str) -> bool:
-    """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not
+    """Whether any part of this path below a table is hidden, as Spark and Hive have it. ``_day=1`` is a partition, not
     hidden; a file that Hadoop is still copying is.
     """
     return _HIDDEN.search(relative) is not None
 
 
 def is_of_index(relative: str) -> bool:
-    """Is it a file of a table's sealed index (docs/index.md)?"""
+    """Whether it is a file of a table's sealed index (docs/index.md)."""
     return INDEX_FOLDER in relative.split("/")[:-1]
 
 
@@ -188,7 +188,7 @@ def table_of_log(relative: str) -> str | None:
 
 
 def is_mark(relative: str, source: Source) -> bool:
-    """Is it an engine's mark, an empty file, or a Hadoop checksum?"""
+    """Whether it is an engine's mark, an empty file, or a Hadoop checksum."""
     return (
         source.size == 0
         or _MARKS.search(relative) is not None
@@ -205,5 +205,5 @@ def kind_of(relative: str) -> Kind:
 
 
 def promises_data(name: str) -> bool:
-    """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
+    """Whether a hidden file is to become data, by its name. Hadoop's checksums have their file's name too."""
     return name.endswith(TEMPORARY_ENDING) or (says_data(name) and not name.lower().endswith(".crc"))

@@ -31,11 +31,11 @@ class PathPattern:
         return base, cls(tuple(part for part in parts[first:] if part))
 
     def matches(self, relative: str) -> bool:
-        """Does a file's path below the folder match?"""
+        """Whether a file's path below the folder matches."""
         return _matches(self.parts, tuple(relative.split("/")), whole=True)
 
     def may_lead(self, relative: str) -> bool:
-        """Can something in this folder match?"""
+        """Whether something in this folder can match."""
         return _matches(self.parts, tuple(relative.split("/")), whole=False)
 
 

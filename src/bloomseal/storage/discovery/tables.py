@@ -140,7 +140,7 @@ def _need_one_format(files: Sequence[Found]) -> None:
 
 
 def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
-    """Is it a file object, or the path of a file, or of nothing at all: what is opened as it is?"""
+    """Whether it is a file object, the path of a file, or of nothing: what is opened as it is."""
     if not isinstance(path, str | os.PathLike):
         return is_object(path)
     ref = resolve_path(path, filesystem)

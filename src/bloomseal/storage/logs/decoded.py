@@ -173,7 +173,7 @@ def _metadata(data: bytes, position: int) -> tuple[dict[str, bytes], int]:
 
 
 def _takes_nothing(schema: Any, named: dict[str, Any], *, items: bool = False) -> bool:
-    """Can a value of this type take no byte; or, asked for `items`, those of a list in it?"""
+    """Whether a value of this type can take no byte; with `items`, those of a list in it."""
     if isinstance(schema, list):  # a union, whose branch has a number
         return items and any(_takes_nothing(one, named, items=True) for one in schema)
     if isinstance(schema, str):

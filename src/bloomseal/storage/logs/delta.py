@@ -114,8 +114,8 @@ class DeltaLog:
             )
 
     def _has_deletion_vectors(self) -> bool:
-        """Has a live file rows that were deleted? What can't be told is. The library would decode the vectors: a few
-        bytes can stand for any number of rows.
+        """Whether a live file has rows that were deleted. What can't be told is. The library would decode the vectors:
+        a few bytes can stand for any number of rows.
         """
         named: dict[str, bool] = {}
         try:

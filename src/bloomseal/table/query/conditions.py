@@ -97,7 +97,7 @@ class Condition:
 
     @property
     def bound(self) -> bool:
-        """Is it bound to the table's schema?"""
+        """Whether it is bound to the table's schema."""
         return self._bound is not None
 
     def hits(self, rows: pa.Table) -> npt.NDArray[np.int64]:
@@ -171,7 +171,7 @@ class Condition:
         return unknown if found is None else _simplified(found, decide)
 
     def _means_the_same(self, part: Part, file: SealedFile, decided: Callable[[str], bool]) -> bool:
-        """Do the file's own columns answer as the table's would? A narrower float rounds the value that is
+        """Whether the file's own columns answer as the table's would. A narrower float rounds the value that is
         asked for.
         """
         schema = file.leaves
@@ -213,12 +213,12 @@ def _simplified(tree: said.Condition, decide: Decide) -> said.Condition | bool:
 
 
 def _of_null(part: Part, negated: bool) -> bool:
-    """Does a comparison, or its opposite, hold for null?"""
+    """Whether a comparison, or its opposite, holds for null."""
     return isinstance(part, Compare) and part.op == ("valid" if negated else "null")
 
 
 def alike(one: ColumnType, other: ColumnType) -> bool:
-    """Does a value mean the same in both? All but floats are compared exactly, however wide or fine they are."""
+    """Whether a value means the same in both. All but floats are compared exactly, however wide or fine they are."""
     if one == other:
         return True
     numbers = all(kind.kind in _WHOLE_NUMBERS and kind.physical.name in ("INT32", "INT64") for kind in (one, other))

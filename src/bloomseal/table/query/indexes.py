@@ -92,7 +92,7 @@ class Held:
         return self.coverage.column
 
     def too_many(self, keys: int) -> bool:
-        """Is the index not to be asked for so many values in one query?"""
+        """Whether these are too many values for the index in one query."""
         return self._most is not None and keys > self._most
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:

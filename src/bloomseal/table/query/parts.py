@@ -47,12 +47,12 @@ class TableParts:
 
     @property
     def logged(self) -> bool:
-        """Does a table's log keep the list of files?"""
+        """Whether a table's log keeps the list of files."""
         return self.snapshot is not None
 
     @cached_property
     def local(self) -> bool:
-        """Are all files on this machine's own file system?"""
+        """Whether all files are on this machine's own file system."""
         return all(found.ref.filesystem is None for found in self.files)
 
     @cached_property

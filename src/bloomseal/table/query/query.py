@@ -176,7 +176,7 @@ class Fragment:
 
     @property
     def _only_counted(self) -> bool:
-        """Is nothing of the file asked for but the number of its rows?"""
+        """Whether nothing of the file is asked for but the number of its rows."""
         return not self.shape.schema.names and self.left == Rest(None, False)
 
     def _counted(self, group: int) -> pa.Table:
@@ -270,14 +270,14 @@ class Query:
             return fragment.shape
 
     def lacks(self, shapes: Sequence[Shape]) -> bool:
-        """Is a column in none of these files, or are there none?"""
+        """Whether a column is in none of these files, or there are none."""
         names = {name for shape in shapes for name in shape.schema.names} | {*self.parts.partitions.values}
         filtered = names.union(*(shape.filtered for shape in shapes))
         asked = () if self.columns is None else self.columns
         return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
 
     def differs(self, shapes: Sequence[Shape]) -> bool:
-        """Do files differ in what a value of the predicate means, so that it has to be bound to the table's schema?"""
+        """Whether files differ in what a value of the predicate means: then it is bound to the table's schema."""
         if self.parts.logged:
             return False  # it is, to the log's
         for name in self.condition.columns:

@@ -96,7 +96,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def fits(stored: pa.DataType, logged: pa.DataType) -> bool:
-    """Can a column of files have the type that the table's log gives it?"""
+    """Whether a column of files can have the type that the table's log gives it."""
     types = pa.types
     if wider(stored, logged) == logged or types.is_nested(logged):
         return True

@@ -60,12 +60,12 @@ def read_all(source: Source, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
 
 
 def is_sealed(data: bytes, length: int) -> bool:
-    """Does a framed module of `length` bytes start here?"""
+    """Whether a framed module of `length` bytes starts here."""
     return len(data) >= 4 and int.from_bytes(data[:4], "little") == length - 4
 
 
 def is_filter_header(data: bytes) -> bool:
-    """Does a filter's header start here, in clear?"""
+    """Whether a filter's header starts here, in clear."""
     try:
         header = decode_at(BloomFilterHeader, Cursor(data))
     except BloomsealError:
