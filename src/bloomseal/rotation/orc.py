@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from ..core.errors import PolicyError, UnsupportedError, UsageError
 from ..core.storage.ref import FileRef
-from ..orc import OrcFile
+from ..orc.layout import OrcLayout
 from ..orc.rewrite.report import OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
 from ..storage.formats import Format, format_of
@@ -67,7 +67,7 @@ def _master_keys(file: DataFile, decryption: Decryption, target: Target) -> tupl
     """Master key → the one to take its place, and the calls to the KMS."""
     path = file.ref.path
     with open_source(file.ref) as source:
-        found = OrcFile(source, opening(decryption, file.ref))
+        found = OrcLayout(source, opening(decryption, file.ref))
         if found.encryption is None or not found.tail.sealed:
             hint = "the engine that writes ORC files encrypts them"
             raise PolicyError("a plaintext file where an encrypted one was expected", file=path, hint=hint)

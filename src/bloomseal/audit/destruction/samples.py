@@ -20,7 +20,7 @@ from ...keytools.kms.common import claimed_version
 from ...keytools.kms_protocols import LocalKeyKms
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
-from ...orc import OrcFile
+from ...orc.layout import OrcLayout
 from ...storage.formats import Format, format_of
 from ...storage.places import open_source
 from ...write.key_metadata import key_metadata_in_use
@@ -82,7 +82,7 @@ def _local_keys(ref: FileRef) -> list[tuple[str, str, int, bytes]] | None:
     with open_source(ref) as source:
         if format_of(source) is not Format.ORC:
             return None
-        encryption = OrcFile(source).encryption
+        encryption = OrcLayout(source).encryption
     if encryption is None:
         raise UsageError("a plaintext file has no keys")
     return [(one.root.name, one.key.name, one.key.version, bytes(one.encrypted_key)) for one in encryption.variants]

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ...core.errors import BloomsealError, FormatError
+from ...core.errors import BloomsealError
 from ...core.parquet.footer import Footer, FooterKind, peek
 from ...core.parquet.layout import MAGIC, MAGIC_ENCRYPTED
 from ...core.storage.local import open_regular
 from ...core.storage.source import Source
-from ...orc import OrcFile
+from ...orc.layout import OrcLayout
 from ...orc.tail import MAGIC as ORC
 from ...storage import replacement
 from ...storage.discovery.kinds import Found, Kind
-from ...storage.formats import Format, format_of
 from ...storage.places import open_source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
@@ -107,9 +106,7 @@ def _content(source: Source, path: str) -> tuple[Content, tuple[str, ...]]:
 
 
 def _orc_content(source: Source) -> tuple[Content, tuple[str, ...]]:
-    if format_of(source) is not Format.ORC:
-        raise FormatError("an ORC file without its footer, which alone tells what is encrypted")
-    file = OrcFile(source)
+    file = OrcLayout(source)  # refused without its footer, which alone tells what is encrypted
     if file.tail.sealed:
         return Content.ENCRYPTED, ()
     return Content.PLAINTEXT, tuple(sorted(leaf.name for leaf in file.schema.leaves))

@@ -32,7 +32,7 @@ def inspect(files: tuple[str, ...]) -> None:
         facts(
             [
                 ("size", size(one.size)),
-                ("format", None if one.file_format == "Parquet" else one.file_format),
+                ("format", one.file_format),
                 ("footer", one.footer),
                 ("algorithm", one.algorithm),
                 ("AAD prefix", one.aad_prefix),
