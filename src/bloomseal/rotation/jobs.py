@@ -22,6 +22,7 @@ from ..keytools.pinned import PinnedKeys
 from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
+from ..storage.formats import Format
 from ..storage.places import open_source, resolve_path
 from ..write.convert import convert
 from ..write.writer import FilterRequest
@@ -29,12 +30,13 @@ from .files import DataFile, unchanged
 from .indexes import CarriedOver
 from .job import Job, Progress
 from .keys import Rewrapper, Target, key_tools, target_of
-from .orc import is_orc, plan_rekey, rekey_file
+from .orc import plan_rekey, rekey_file
 from .outcome import FileOutcome, FilePlan, Status, converted
 from .rewrap import rewrap_file
 from .settings import (
     Decryption,
     Encryption,
+    format_for,
     is_encrypted,
     opened,
     opening,
@@ -163,17 +165,19 @@ class Rekey(Job):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
     def plan(self, file: DataFile) -> FilePlan:
-        if is_orc(file.ref):
-            return plan_rekey(file, self.decryption, self._orc_target(file))
         decryption = opening(self.decryption, file.ref)
         with open_source(file.ref) as source:
+            if format_for(source, self.operation) is Format.ORC:
+                return plan_rekey(file, self.decryption, self._orc_target(file))
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        if is_orc(file.ref):
+        with open_source(file.ref) as source:
+            found = format_for(source, self.operation)
+        if found is Format.ORC:
             return rekey_file(file, self.decryption, self._orc_target(file), progress)
         ref, decryption = file.ref, opening(self.decryption, file.ref)
         entries = entries_beside(ref)

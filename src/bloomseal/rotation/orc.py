@@ -11,29 +11,21 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from ..core.errors import PolicyError, UnsupportedError, UsageError
-from ..core.storage.ref import FileRef
+from ..core.errors import PolicyError, UsageError
 from ..orc.layout import OrcLayout
 from ..orc.rewrite.report import OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
-from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from .files import DataFile
 from .job import Job, Progress
 from .keys import Target
 from .outcome import FileOutcome, FilePlan, Status
-from .settings import Decryption, opening
+from .settings import Decryption, format_for, opening
 
-__all__ = ["Repair", "is_orc", "plan_rekey", "rekey_file"]
+__all__ = ["Repair", "plan_rekey", "rekey_file"]
 
 _NONE: Final = "no filter of an encrypted column lies in clear"
 _BEFORE: Final = "done just before the interruption; copies of the old file still tell true values: destroy them"
-
-
-def is_orc(ref: FileRef) -> bool:
-    """By its last bytes, whatever its name says."""
-    with open_source(ref) as source:
-        return format_of(source) is Format.ORC
 
 
 def plan_rekey(file: DataFile, decryption: Decryption, target: Target) -> FilePlan:
@@ -117,9 +109,8 @@ class Repair(Job):
         return FileOutcome(file.name, status, why, old_size=file.size, new_size=file.size)
 
     def _repaired(self, file: DataFile, *, dry_run: bool = False, progress: Progress | None = None) -> OrcRewriteReport:
-        if not is_orc(file.ref):
-            hint = "bloomseal attach FILE --bloom-filter COLUMN, or rekey"
-            raise UnsupportedError("only filters of ORC files are repaired", file=file.ref.path, hint=hint)
+        with open_source(file.ref) as source:
+            format_for(source, self.operation)
         return repair_filters(
             file.ref, decryption=self.decryption, drop_masked=self.drop_masked, dry_run=dry_run, progress=progress
         )

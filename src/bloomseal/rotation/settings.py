@@ -31,6 +31,7 @@ __all__ = [
     "Decryption",
     "Encryption",
     "end_of",
+    "format_for",
     "is_encrypted",
     "opened",
     "opening",
@@ -44,14 +45,19 @@ __all__ = [
     "wraps",
 ]
 
-_NOT_OF_ORC: Final = {
-    "rewrap": (
+_REFUSED: Final = {
+    ("rewrap", Format.ORC): (
         "a local key of an ORC file can't be wrapped anew, random bytes and the master key make it: rekey the file",
         "rekey, which makes new local keys",
     ),
-    "seal": ("ORC files are encrypted by the engine that writes them", "write the data anew, with orc.encrypt"),
-    "unseal": ("an ORC file can't be decrypted as a whole", "read its rows, and write them anew"),
+    ("seal", Format.ORC): (
+        "ORC files are encrypted by the engine that writes them",
+        "write the data anew, with orc.encrypt",
+    ),
+    ("unseal", Format.ORC): ("an ORC file can't be decrypted as a whole", "read its rows, and write them anew"),
+    ("repair", Format.PARQUET): ("only filters of ORC files are repaired", "attach --bloom-filter COLUMN, or rekey"),
 }
+"""What an operation is not for: why, and what to do instead."""
 
 Decryption = DecryptionSpec | TablePolicy
 Encryption = EncryptionSpec | TablePolicy
@@ -117,10 +123,16 @@ def end_of(source: Source, operation: str) -> Peek:
     try:
         return peek(source)
     except FormatError:
-        if format_of(source) is not Format.ORC:
-            raise
-    why, hint = _NOT_OF_ORC[operation]
-    raise UnsupportedError(why, file=source.ref.path, hint=hint)
+        format_for(source, operation)
+        raise
+
+
+def format_for(source: Source, operation: str) -> Format | None:
+    """As `format_of`, by its last bytes. Raises UnsupportedError: what is to be done can't be done with such a file."""
+    found = format_of(source)
+    if found is not None and (refused := _REFUSED.get((operation, found))) is not None:
+        raise UnsupportedError(refused[0], file=source.ref.path, hint=refused[1])
+    return found
 
 
 def refuse_half_sealed(source: Source, encryption: Encryption) -> None:
