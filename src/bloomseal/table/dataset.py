@@ -140,12 +140,7 @@ def write_dataset(
     except ValueError:
         raise UsageError(f"unknown existing={existing!r}", hint=" or ".join(Existing)) from None
     rows = rows_in(data)
-    if encryption is not None and not (isinstance(encryption, EncryptionSpec) or hasattr(encryption, "sensitivity")):
-        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
-    check_partitioning(rows.schema.names, encryption, by)
-    check_values(plain_schema(rows.schema), by)
-    if asked := {*by}.intersection(bloom_filters or ()):
-        raise UsageError("a column to partition by is in no file, and has no filter", column=min(asked))
+    _check_columns(plain_schema(rows.schema), encryption, by, bloom_filters or ())
     target = TargetFolder(folder, filesystem, mode)
     if check_keys is None and target.replaces:
         check_keys = True
@@ -164,6 +159,18 @@ def write_dataset(
         _name_placed(error, writing.report)
         raise
     return report
+
+
+def _check_columns(
+    schema: pa.Schema, encryption: EncryptionSpec | TablePolicy | None, by: Sequence[str], filtered: Iterable[str]
+) -> None:
+    """Refuse columns to partition by that are protected, have a filter, or hold what no folder can be named by."""
+    if encryption is not None and not (isinstance(encryption, EncryptionSpec) or hasattr(encryption, "sensitivity")):
+        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
+    check_partitioning(schema.names, encryption, by)
+    check_values(schema, by)
+    if asked := {*by}.intersection(filtered):
+        raise UsageError("a column to partition by is in no file, and has no filter", column=min(asked))
 
 
 @dataclass(frozen=True, slots=True)

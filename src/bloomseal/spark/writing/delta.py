@@ -11,7 +11,7 @@ import json
 import os
 import posixpath
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
@@ -105,18 +105,27 @@ def write_delta(
     if once is not None:
         done = deltalake.Transaction(*once)
         arguments["commit_properties"] = deltalake.CommitProperties(app_transactions=[done])
-    try:
+
+    def commit() -> None:
+        logged = deltalake.Schema.from_arrow(schema)
         if version is None:
-            arguments["mode"] = "error"
-            deltalake.transaction.create_table_with_add_actions(
-                uri, deltalake.Schema.from_arrow(schema), actions, **arguments
-            )
+            create = deltalake.transaction.create_table_with_add_actions
+            create(uri, logged, actions, **{**arguments, "mode": "error"})
         else:
-            version.create_write_transaction(actions, schema=deltalake.Schema.from_arrow(schema), **arguments)
+            version.create_write_transaction(actions, schema=logged, **arguments)
+
+    _commit(commit, target)
+    return replace(report, path=os.fspath(path), indexes=keep_indexes(spark, path, chosen))
+
+
+def _commit(commit: Callable[[], object], target: str) -> None:
+    """Make the new version, and raise only our own error."""
+    try:
+        commit()
     except Exception as error:
         failed = type(error).__name__
     else:
-        return replace(report, path=os.fspath(path), indexes=keep_indexes(spark, path, chosen))
+        return
     raise BloomsealError(
         f"the table's log did not take the new files ({failed}), so no version names them", file=target,
         hint="somebody else may have changed the table; try again, and VACUUM removes what lies about",

@@ -30,7 +30,7 @@ from .failures import told_by
 from .turns import in_turn
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 
     from ...index.update import UpdateReport
     from ...sbbf import FilterSpec
@@ -146,29 +146,40 @@ def write(
 
             check_folders(qualified(spark, target), partition_by)
         if before and mode == "overwrite":
-            if not deletes_late(spark):
-                raise UsageError(
-                    "the session's own spark.sql.sources.commitProtocolClass removes the old files before the new ones "
-                    "are written", file=target, hint="unset it before enable",
-                )  # fmt: skip
-            _check_wrapping(chosen)
-        try:
-            with as_active(spark):
-                writer.mode(mode).save(target)
-        except Exception as error:
-            told = told_by(error)
-            if told is None:
-                raise
-        else:
-            told = None
-        if told is not None:
-            raise told
+            _check_overwrite(spark, chosen, target)
+        _save(writer.mode(mode), spark, target)
         after = list_files(spark, target)
         new = replace(after, names=tuple(name for name in after.names if name not in before))
     report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored), fleeting=True)
     from ..jobs.upkeep import keep_indexes
 
     return replace(report, indexes=keep_indexes(spark, target, chosen))
+
+
+def _check_overwrite(spark: SparkSession, table: TablePolicy, target: str) -> None:
+    """Refuse what would lose the old files."""
+    if not deletes_late(spark):
+        raise UsageError(
+            "the session's own spark.sql.sources.commitProtocolClass removes the old files before the new ones are "
+            "written", file=target, hint="unset it before enable",
+        )  # fmt: skip
+    _check_wrapping(table)
+
+
+def _save(writer: DataFrameWriter, spark: SparkSession, target: str) -> None:
+    """Run the job. What the bridge refused is raised as our own error, without Java's, whose causes hold messages of
+    the KMS.
+    """
+    try:
+        with as_active(spark):
+            writer.save(target)
+    except Exception as error:
+        told = told_by(error)
+        if told is None:
+            raise
+    else:
+        return
+    raise told
 
 
 def _check_wrapping(table: TablePolicy) -> None:
