@@ -237,6 +237,62 @@ def test_below_a_table_s_folder_whatever_spark_writes_is_sealed(
     assert all(one.read_bytes()[-4:] == b"PARE" for one in files(spark_sink))
 
 
+def test_options_leave_nothing_in_clear_below_a_table_s_folder(
+    spark: SparkSession, ring: bs.Keyring, policy: Policy, rows: DataFrame, tmp_path: Path
+) -> None:
+    bss.enable(spark, policy=policy, tables={"people": (folder := tmp_path / "lake")})
+    sealing = bss.options(policy, schema=rows.drop("k").schema)
+    keys, name = "parquet.encryption.column.keys", "parquet.encryption."
+
+    def write(**options: str) -> None:
+        rows.write.mode("append").options(**options).partitionBy("k").parquet(str(folder))
+
+    write(**sealing)
+    before = files(folder)
+    refused("in clear", lambda: write(**{f"{name}footer.key": "footer", keys: "pii:id"}))
+    refused("in clear", lambda: write(**{**sealing, f"{name}complete.columns": "false"}))
+    refused("in clear", lambda: write(**{**sealing, f"{name}plaintext.footer": "true"}))
+    refused("column 'ssn' would not be sealed", lambda: write(**{**sealing, keys: "pii:id"}))
+    refused("column 'ssn' would not be sealed", lambda: write(**{**sealing, keys: "footer:ssn"}))
+    refused("column 'ssn' would not be sealed", lambda: write(**{f"{name}uniform.key": "footer"}))
+    assert files(folder) == before
+    groups = policy_of(ring, people=table_of(ring, columns={"inner": {"key": "pii"}, "ssn": {"key": "pii"}}))
+    bss.enable(spark, policy=groups, tables={"people": tmp_path / "groups"})
+    assert bss.write(rows, tmp_path / "groups", partition_by=["k"]).rows == 90
+
+
+def test_links_lead_neither_into_a_table_nor_out_of_it(
+    spark: SparkSession, policy: Policy, bound: Path, rows: DataFrame, tmp_path: Path
+) -> None:
+    bss.enable(spark, policy=policy, tables={"people": bound})
+    rows.drop("k").write.parquet(str(clear := tmp_path / "clear"))
+    for name, to in [("k=q/x.parquet", files(clear)[0]), ("k=p", clear), ("k=q/x.parquet", files(bound)[-1])]:
+        (link := bound / name).parent.mkdir(exist_ok=True)
+        link.symlink_to(to)
+        refused("plaintext|could not|AEADBadTag", lambda: spark.read.parquet(str(bound)).agg({"ssn": "max"}).collect())
+        if link.is_dir():
+            before = files(clear)
+            rows.drop("k").write.mode("append").parquet(str(link))
+            assert all(one.read_bytes()[-4:] == b"PARE" for one in files(clear) if one not in before)
+        link.unlink()
+    (alias := tmp_path / "alias").symlink_to(bound)
+    rows.where("id < 9").write.mode("overwrite").partitionBy("k").parquet(str(alias))
+    assert ids(spark.read.parquet(str(alias))) == ids(spark.read.parquet(f"file://{bound}/")) == list(range(9))
+    assert ours(bound, policy.for_table("people")) == list(range(9))
+
+
+def test_a_table_without_a_prefix_beside_others_takes_its_own_keys_alone(
+    spark: SparkSession, ring: bs.Keyring, rows: DataFrame, tmp_path: Path
+) -> None:
+    loose = {name: one for name, one in table_of(ring).items() if not name.endswith("aad_prefix")}
+    both = policy_of(ring, people=table_of(ring), loose=loose)
+    bss.enable(spark, policy=both, tables={"people": tmp_path / "people"})
+    assert bss.write(rows.drop("k"), tmp_path / "loose", table="loose").rows == 90 == len(ids(spark.read.parquet(str(tmp_path / "loose"))))  # fmt: skip
+    foreign = bs.EncryptionSpec("health", keys=bs.KeyTools(f"keyring://{ring.path}"))
+    bs.write_table(rows.select("id").toArrow(), tmp_path / "x.parquet", encryption=foreign)
+    refused("'health' is none of table 'loose'", lambda: ids(spark.read.parquet(str(tmp_path / "x.parquet"))))
+
+
 def test_files_in_the_wrong_place_are_refused(
     spark: SparkSession, bound: Path, ring: bs.Keyring, policy: Policy, rows: DataFrame, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
+from ..core.columns import in_tables
 from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
 from .jar import BATCH_COMMITS, STREAM_COMMITS
@@ -88,6 +89,9 @@ def table_place(table: TablePolicy, folder: str | None) -> dict[str, Any]:
         "store": table.store_aad_prefix,
         "keys": sorted(table.master_keys),
         "options": {} if folder is None else options(table),
+        "footer": not table.plaintext_footer,
+        "complete": table.complete or table.uniform,
+        "columns": {in_tables(name): column.key for name, column in table.columns.items()},
         # Where all columns are sealed; others are kept out of the names of folders by their keys.
         "folders": sorted(table.partition_by) if table.complete or table.uniform else None,
     }

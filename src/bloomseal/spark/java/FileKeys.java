@@ -63,6 +63,12 @@ final class FileKeys implements DecryptionKeyRetriever {
         : ((ObjectNode) metadata).put("masterKeyID", plain).toString().getBytes(StandardCharsets.UTF_8);
   }
 
+  /** Whether a key is wrapped under this master key; of material beside the file only its reference is known. */
+  static boolean isUnder(byte[] keyMetadata, String masterKey) {
+    JsonNode metadata = parsed(keyMetadata);
+    return !flag(metadata, "internalStorage") || text(metadata, "masterKeyID").equals(masterKey);
+  }
+
   public synchronized byte[] getKey(byte[] keyMetadata) throws ParquetCryptoRuntimeException {
     Guard.checkRead(configuration, file, true);
     byte[] key;

@@ -38,6 +38,9 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
     }
     found = bound(conf, place, found);
     refuseLookalikes(found, context.getSchema().getPaths());
+    if (place != null) {
+      checkSealed(place, found, context.getSchema().getPaths(), conf.getBoolean("parquet.encryption.complete.columns", false));
+    }
     if (FileKeys.logged()) {
       log(KeyBridge.of(conf), FileKeys.name(place == null ? file : place.file), found);
     }
@@ -86,6 +89,30 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
           throw new ParquetCryptoRuntimeException("bloomseal.PolicyError: the name of a column differs from that of "
               + KeyBridge.shown(column.toDotString()) + ", which has a key, in case alone");
         }
+      }
+    }
+  }
+
+  /**
+   * Refuses a file in which less would be sealed than the policy wants, whatever options say: whoever sets those, of a
+   * catalog's table too, chooses neither what is in clear nor under which key it is.
+   */
+  private static void checkSealed(TablePlaces place, FileEncryptionProperties found, List paths, boolean complete) {
+    Map sealed = found.getEncryptedColumns();
+    boolean all = sealed == null || sealed.isEmpty();
+    if (place.seals("footer") && !found.encryptedFooter()) {
+      throw TablePlaces.refused("the footer would be in clear", place.file);
+    }
+    if (place.seals("complete") && !all && !complete) {
+      throw TablePlaces.refused("columns without a key of their own would be in clear", place.file);
+    }
+    for (int i = 0; i < paths.size(); i++) {
+      ColumnPath path = ColumnPath.get((String[]) paths.get(i));
+      String key = place.keyOf(path.toDotString());
+      ColumnEncryptionProperties column = all ? null : (ColumnEncryptionProperties) sealed.get(path);
+      if (key != null && (column == null || !FileKeys.isUnder(column.getKeyMetaData(), key))) {
+        throw TablePlaces.refused("column " + KeyBridge.shown(path.toDotString()) + " would not be sealed as the policy of table "
+            + KeyBridge.shown(place.name()) + " has it", place.file);
       }
     }
   }

@@ -31,9 +31,12 @@ final class TablePlaces {
   /** Null: the policy binds files to their places, and this is in no table's. */
   private final JsonNode table;
   private final String path;
+  /** The policy binds the files of this table, or of another one, to their places. */
+  private final boolean bound;
   final Path file;
 
-  private TablePlaces(JsonNode table, String path, Path file) {
+  private TablePlaces(JsonNode given, JsonNode table, String path, Path file) {
+    this.bound = isBinding(given);
     this.table = table;
     this.path = path;
     this.file = file;
@@ -79,13 +82,21 @@ final class TablePlaces {
     return false;
   }
 
-  /** The table in whose folder a place is, as enable was told; of two folders in one another the inner one's. */
+  /**
+   * The table in whose folder a place is, as enable was told; of two folders in one another the inner one's. By its name
+   * first: a link that somebody puts into a table leads neither out of it nor into another.
+   */
   static JsonNode told(Configuration conf, JsonNode given, Path place) throws IOException {
+    JsonNode named = told(conf, given, place, false);
+    return named != null ? named : told(conf, given, place, true);
+  }
+
+  private static JsonNode told(Configuration conf, JsonNode given, Path place, boolean links) throws IOException {
     JsonNode found = null;
     for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
       JsonNode table = (JsonNode) tables.next();
-      if (table.hasNonNull("root") && isBelow(conf, place, root(table))
-          && (found == null || isBelow(conf, root(table), root(found)))) {
+      if (table.hasNonNull("root") && below(conf, place, root(table), links) != null
+          && (found == null || below(conf, root(table), root(found), links) != null)) {
         found = table;
       }
     }
@@ -101,7 +112,7 @@ final class TablePlaces {
       JsonNode given = KeyBridge.given(conf);
       JsonNode told = given == null ? null : told(conf, given, file);
       if (told != null) {
-        return new TablePlaces(told, below(conf, file, root(told)), file);
+        return new TablePlaces(given, told, below(conf, file, root(told)), file);
       }
       if (!isBinding(given)) {
         return null;
@@ -122,7 +133,7 @@ final class TablePlaces {
         }
       }
       String rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
-      return new TablePlaces(others == 1 ? only : called, rest, file);
+      return new TablePlaces(given, others == 1 ? only : called, rest, file);
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("it can't be told to which table a file belongs (" + file + ")");
     }
@@ -132,10 +143,23 @@ final class TablePlaces {
     return below(conf, place, folder) != null;
   }
 
-  /** The path from a folder to a place below it, empty for the folder itself; null for other places. */
-  static String below(Configuration conf, Path place, Path folder) throws IOException {
-    String inner = real(conf, place);
-    String outer = real(conf, folder);
+  /** The path from a folder to a place below it, empty for the folder itself, by their names or else without links. */
+  private static String below(Configuration conf, Path place, Path folder) throws IOException {
+    String named = below(conf, place, folder, false);
+    return named != null ? named : below(conf, place, folder, true);
+  }
+
+  /** As above; null for other places. A file system's own check knows that hdfs://nn:8020 is hdfs://nn. */
+  static String below(Configuration conf, Path place, Path folder, boolean links) throws IOException {
+    FileSystem files = folder.getFileSystem(conf);
+    Path whole;
+    try {
+      whole = files.makeQualified(place.getFileSystem(conf).makeQualified(place));
+    } catch (IllegalArgumentException e) {
+      return null; // on another file system
+    }
+    String inner = real(files, whole, links);
+    String outer = real(files, files.makeQualified(folder), links);
     if (inner.equals(outer)) {
       return "";
     }
@@ -143,11 +167,10 @@ final class TablePlaces {
     return inner.startsWith(outer) ? inner.substring(outer.length()) : null;
   }
 
-  /** The one name of a place: of a local one without the links on the way to it, as far as it is there. */
-  private static String real(Configuration conf, Path place) throws IOException {
-    FileSystem files = place.getFileSystem(conf);
-    Path whole = files.makeQualified(place);
-    return files instanceof LocalFileSystem ? new File(whole.toUri().getPath()).getCanonicalPath() : whole.toString();
+  /** Of a local place without the links on the way to it, as far as it is there, if wanted. */
+  private static String real(FileSystem files, Path whole, boolean links) throws IOException {
+    String path = whole.toUri().getPath();
+    return links && files instanceof LocalFileSystem ? new File(path).getCanonicalPath() : path;
   }
 
   /** Where the file will lie when Spark has committed it. */
@@ -201,10 +224,34 @@ final class TablePlaces {
     if (table == null) {
       throw unknown();
     }
-    if (!table.hasNonNull("prefix") || holds("keys", masterKey)) {
+    if (!bound || holds("keys", masterKey)) {
       return;
     }
     throw refused("master key " + KeyBridge.shown(masterKey) + " is none of table " + KeyBridge.shown(name()), file);
+  }
+
+  /** Whether the table's files say this of themselves: footer (it is sealed), complete (columns without a key are). */
+  boolean seals(String what) {
+    return table.get(what).asBoolean();
+  }
+
+  /** The master key of a column, of the nearest of the policy's columns and groups: an SSN may hold what an ssn does. */
+  String keyOf(String leaf) {
+    String nearest = nearest(leaf, false);
+    nearest = nearest != null ? nearest : nearest(leaf, true);
+    return nearest == null ? null : table.get("columns").get(nearest).textValue();
+  }
+
+  private String nearest(String leaf, boolean anyCase) {
+    String found = null;
+    for (Iterator names = table.get("columns").fieldNames(); names.hasNext();) {
+      String name = (String) names.next();
+      if ((leaf + ".").regionMatches(anyCase, 0, name + ".", 0, name.length() + 1)
+          && (found == null || name.length() > found.length())) {
+        found = name;
+      }
+    }
+    return found;
   }
 
   /** Folders' names stand in clear: refuses those of columns that the policy seals. */
@@ -234,7 +281,7 @@ final class TablePlaces {
         + "bloomseal.spark.enable(spark, policy=..., tables={name: folder})", file);
   }
 
-  private static ParquetCryptoRuntimeException refused(String why, Path place) {
+  static ParquetCryptoRuntimeException refused(String why, Path place) {
     return new ParquetCryptoRuntimeException("bloomseal.PolicyError: " + why + " (" + place + ")");
   }
 }
