@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +219,24 @@ def test_what_is_replaced_is_what_was_asked_for(
     assert sorted(one.name for one in path.iterdir() if one.suffix != ".crc") == ["_SUCCESS", "k=1"]
     assert ids(spark, path) == [21]
     assert ids(spark, outside) == [50, 51]  # a link goes, and not what it leads to
+
+
+@pytest.mark.parametrize("more", [{}, DYNAMIC])
+def test_a_table_inside_of_another_is_not_replaced_with_it(
+    spark: SparkSession, rows: Rows, policy: Policy, tmp_path: Path, more: dict[str, str]
+) -> None:
+    outer, inner = tmp_path / "t", tmp_path / "t" / "k=1" / "inner"
+    both = Policy({name: replace(policy.for_table("t"), name=name) for name in ("outer", "inner")})
+    try:
+        bss.enable(spark, policy=both, tables={"outer": outer, "inner": inner})
+        rows(0, 6).write.partitionBy("k").parquet(str(outer))
+        rows(50, 52).write.parquet(str(inner))
+        before = files(tmp_path)
+        with pytest.raises(Exception, match="would remove the table"):
+            rows(6, 9).write.mode("overwrite").options(**more).partitionBy("k").parquet(str(outer))
+        assert files(tmp_path) == before
+    finally:
+        bss.enable(spark, policy=policy)
 
 
 def test_a_partition_elsewhere_is_replaced_there(

@@ -124,6 +124,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       List old = new ArrayList();
       for (int i = 0; i < folders.size(); i++) {
         Path folder = (Path) folders.get(i);
+        Guard.checkReplaced(conf, folder); // of a dynamic overwrite nobody knew it before
         list(folder.getFileSystem(conf), folder, old);
       }
       boolean marks = conf.getBoolean(MARKS, true);
