@@ -42,7 +42,7 @@ from bloomseal.core.thrift.structs import (
     RowGroup,
     decode,
 )
-from bloomseal.index.manifest import FACTS, Manifest, Run, Shard
+from bloomseal.index.manifest import FACTS, IndexRun, Manifest, Shard
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy.file import Policy
@@ -131,7 +131,7 @@ def _indexes(data: bytes) -> tuple[bytes, bytes]:
 def _manifest() -> Manifest:
     """An index of two runs that covers one file."""
     shards = (Shard("run-0123456789abcdef-0.parquet", b"u" * 8, 4000, 100, 5, 900),)
-    runs = (Run("0123456789abcdef", 4, 3, shards), Run("fedcba9876543210", 4, 2, ()))
+    runs = (IndexRun("0123456789abcdef", 4, 3, shards), IndexRun("fedcba9876543210", 4, 2, ()))
     fact = {"path": "0.parquet", "inode": 1, "size": 2, "mtime": 3, "ctime": 4, "tag": "", "groups": 3, "doc": 0}
     fact |= {"content": bytes(16), "run": runs[0].id, "base": 0, "stride": 1}
     retired = {"run-0123456789abcdef-1.parquet": 1.5}

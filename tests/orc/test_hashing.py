@@ -17,7 +17,7 @@ from bloomseal.orc.asking.values import OrcProbeSet
 from bloomseal.orc.filters import BloomFilter, Filters
 from bloomseal.orc.hashing import hash_bytes, hash_longs, maybe_in, positions
 from bloomseal.orc.index import Bounds
-from bloomseal.orc.schema import Column, Kind
+from bloomseal.orc.schema import OrcColumn, OrcKind
 
 _64 = (1 << 64) - 1
 
@@ -130,16 +130,16 @@ def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytes
     numbers = chance.integers(-300, 300, 400)
     texts = pa.array([f"t{number}" * (number % 5) for number in numbers])
     floats = np.array([0.0, -0.0, 1.5, -2.25, np.inf, 1e300])
-    given: list[tuple[Kind, Any]] = [
-        (Kind.BYTE, numbers), (Kind.SHORT, numbers.astype(np.int16)), (Kind.LONG, pa.array(numbers)),
-        (Kind.INT, pa.chunked_array([numbers[:100], numbers[100:]])), (Kind.LONG, numbers.astype(np.uint64) >> 1),
-        (Kind.STRING, texts), (Kind.STRING, texts.cast(pa.large_string())[7:]), (Kind.VARCHAR, texts[3:90]),
-        (Kind.BINARY, texts.cast(pa.binary())), (Kind.STRING, texts[:0]), (Kind.DOUBLE, floats),
-        (Kind.FLOAT, floats.astype(np.float32)), (Kind.DOUBLE, pa.array([1.0, None, float("nan")])),
-        (Kind.LONG, pa.array([1, None])), (Kind.DOUBLE, numbers),
+    given: list[tuple[OrcKind, Any]] = [
+        (OrcKind.BYTE, numbers), (OrcKind.SHORT, numbers.astype(np.int16)), (OrcKind.LONG, pa.array(numbers)),
+        (OrcKind.INT, pa.chunked_array([numbers[:100], numbers[100:]])), (OrcKind.LONG, numbers.astype(np.uint64) >> 1),
+        (OrcKind.STRING, texts), (OrcKind.STRING, texts.cast(pa.large_string())[7:]), (OrcKind.VARCHAR, texts[3:90]),
+        (OrcKind.BINARY, texts.cast(pa.binary())), (OrcKind.STRING, texts[:0]), (OrcKind.DOUBLE, floats),
+        (OrcKind.FLOAT, floats.astype(np.float32)), (OrcKind.DOUBLE, pa.array([1.0, None, float("nan")])),
+        (OrcKind.LONG, pa.array([1, None])), (OrcKind.DOUBLE, numbers),
     ]  # fmt: skip
     for kind, values in given:
-        column = Column(1, 1, "a", kind)
+        column = OrcColumn(1, 1, "a", kind)
         one = OrcProbeSet.of_column(values, column, zone="", hybrid=False)
         other = OrcProbeSet.of_column(list(values), column, zone="", hybrid=False)
         bitset = chance.integers(0, 256, 24).astype(np.uint8) | chance.integers(0, 256, 24).astype(np.uint8)
@@ -155,7 +155,7 @@ def _with_field(entry: bytes) -> bytes:
 
 
 def test_filters_of_one_size_are_asked_at_once() -> None:
-    column, chance = Column(1, 1, "a", Kind.LONG), np.random.default_rng(5)
+    column, chance = OrcColumn(1, 1, "a", OrcKind.LONG), np.random.default_rng(5)
     asked = OrcProbeSet.of_column([1, 2, None, 3], column, zone="", hybrid=False)
     entries = []
     for _ in range(9):

@@ -14,14 +14,14 @@ import pytest
 import bloomseal as bs
 from bloomseal import Verdict, orc
 from bloomseal.orc.protobuf import Message, encoded, without
-from bloomseal.orc.schema import Column, Kind
+from bloomseal.orc.schema import OrcColumn, OrcKind
 from bloomseal.orc.statistics import fitting
 
 from .generated import write
 
 KEPT = Path(__file__).parents[1] / "vectors" / "orc" / "without_row_index.orc"
 VALUES, HAS_NULL = 1, 10
-_STRUCT, _LIST, _LONG = (Column(1, 1, "c", kind) for kind in (Kind.STRUCT, Kind.LIST, Kind.LONG))
+_STRUCT, _LIST, _LONG = (OrcColumn(1, 1, "c", kind) for kind in (OrcKind.STRUCT, OrcKind.LIST, OrcKind.LONG))
 
 
 def _said(values: int | None, has_null: int | None) -> Message:
@@ -55,7 +55,7 @@ def test_counts_fill_the_rows(values: int | None, has_null: int | None, fits: bo
 
 
 def test_counts_inside_of_others() -> None:
-    def fits(*chain: tuple[Column, tuple[int, int] | None]) -> bool:
+    def fits(*chain: tuple[OrcColumn, tuple[int, int] | None]) -> bool:
         return fitting([(column, None if one is None else _said(*one)) for column, one in chain], 100) is not None
 
     assert fits((_STRUCT, (100, 0)), (_LONG, (100, 0)))

@@ -19,7 +19,7 @@ from bloomseal import orc
 from bloomseal.core.errors import FormatError, PolicyError, UnsupportedError, UsageError
 from bloomseal.orc import OrcFile
 from bloomseal.orc.protobuf import Message
-from bloomseal.orc.schema import Column
+from bloomseal.orc.schema import OrcColumn
 from bloomseal.orc.statistics import GroupStatistics
 from bloomseal.read.orc.file import OrcPlan
 from bloomseal.read.parquet import need_parquet
@@ -122,7 +122,7 @@ def test_statistics_are_parsed_where_filters_leave_a_row_group(tmp_path: Path, m
     whole = OrcFile.parsed
 
     def counted(
-        file: OrcFile, stripe: int, column: Column, known: GroupStatistics, at: list[int]
+        file: OrcFile, stripe: int, column: OrcColumn, known: GroupStatistics, at: list[int]
     ) -> list[Message | None]:
         parsed.append(len(at))
         return whole(file, stripe, column, known, at)

@@ -18,7 +18,7 @@ from bloomseal.policy import ColumnPolicy, Policy
 from bloomseal.rotation.files import find_files
 from bloomseal.spark.jobs.files import _attached as attached_file
 from bloomseal.spark.jobs.files import _each as each
-from bloomseal.spark.jobs.rotation import Attempt
+from bloomseal.spark.jobs.rotation import RotationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,9 +131,9 @@ def test_jobs_see_the_same_files_and_leave_links_out_of_the_table(
     (attached,) = each(attached_file, pickle.dumps(wide), None, [late])
     assert "outside the table" in attached[-1]
     with pytest.raises(bs.UsageError, match="outside the table"):
-        Attempt.of("rekey", table, [late])
+        RotationTask.of("rekey", table, [late])
     for operation in ("rewrap", "rekey"):
-        work = replace(Attempt.of(operation, table, []), identities={late: b""})
+        work = replace(RotationTask.of(operation, table, []), identities={late: b""})
         ((_, (outcome, _)),) = work([late])
         assert "outside the table" in outcome.why
     assert outside.read_bytes() == before

@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from bloomseal.read.predicate.condition import Compare
 from bloomseal.read.predicate.values import Values
-from bloomseal.spark.listing import TableFiles
+from bloomseal.spark.listing import SparkTableFiles
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.scan import Piece, Scan
 from bloomseal.spark.source.stats import SourceStats
@@ -81,7 +81,7 @@ def test_a_check_opens_each_column_that_has_a_key_of_its_own(tmp_path: Path, tab
     table.keys.tools.forget()
     bs.Keyring(tmp_path / "ring.json").disable("pii")
     with pytest.raises(bs.KeyAccessError, match="'pii' is disabled") as told:
-        _check(str(tmp_path), TableFiles(None, (str(path),)), table, None)
+        _check(str(tmp_path), SparkTableFiles(None, (str(path),)), table, None)
     assert (told.value.file, told.value.column) == (str(path), "ssn")
 
 
@@ -89,7 +89,7 @@ def test_a_check_says_nothing_of_what_it_could_not_read(tmp_path: Path, table: A
     """It once advised to remove such a file, for it was not what the policy says."""
     os.mkfifo(pipe := tmp_path / "t.parquet")
     for place, error in ((pipe, bs.UsageError), (tmp_path / "gone.parquet", FileNotFoundError)):
-        files = TableFiles(None, (str(place),))
+        files = SparkTableFiles(None, (str(place),))
         with pytest.raises(error) as told:
             _check(str(tmp_path), files, table, None)
         assert "remove" not in str(told.value)

@@ -275,11 +275,11 @@ def test_rotations_leave_the_index_up_to_date(
 
 def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
     """An index by the store's tags would cover nothing of such a table when it is asked."""
-    from bloomseal.spark.jobs.indexing import _File, _Tasks
+    from bloomseal.spark.jobs.indexing import _FileToIndex, _Tasks
 
     tasks = _Tasks(b"", "mock:///", "/lake/t", "ssn")
     told = ["a", "", "b"]
-    files = [_File(number, f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
+    files = [_FileToIndex(number, f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
     states = [tasks.members(files).state(number) for number in range(3)]
     assert states == Members(tasks.members(files).root, files, told, _unopened, logged=told).states()
     assert states[0] != states[2]

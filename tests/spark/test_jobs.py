@@ -210,12 +210,12 @@ def test_a_driver_that_died_finds_what_its_tasks_had_finished(
 
 def test_a_task_that_runs_twice_does_the_work_once(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
     """Two attempts of one task at the same time, as under speculation: each answers for every file, one has done it."""
-    from bloomseal.spark.jobs.rotation import Attempt
+    from bloomseal.spark.jobs.rotation import RotationTask
 
     policy = table_policy(own_ring)
     files = fill(tmp_path / "people", policy)
     before = contents(files)
-    attempt = Attempt.of("rekey", policy, files)
+    attempt = RotationTask.of("rekey", policy, files)
     done = spark.sparkContext.parallelize([files, files], 2).flatMap(attempt).collect()
     assert all(outcome.status == "rotated" for _, (outcome, _) in done)
     assert Counter(outcome.why for _, (outcome, _) in done) == {None: FILES, "done by an earlier attempt": FILES}

@@ -24,7 +24,7 @@ from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.jar import SEALED_READS
 from bloomseal.spark.request import Request
-from bloomseal.spark.semijoin.pruning import Question
+from bloomseal.spark.semijoin.pruning import KeyQuestion
 from bloomseal.spark.source.sealed_keyset import SealedKeys
 
 if TYPE_CHECKING:
@@ -584,7 +584,7 @@ def test_files_without_rows_seal_no_keys(spark: SparkSession, keyed: TablePolicy
     assert bss.prune(spark, tmp_path, "ssn", wanted, policy=keyed).counts["row_groups_left"] == 0
     assert bss.semi_join(spark, tmp_path, "ssn", wanted, policy=keyed).collect() == []
     bs.write_table(rows, tmp_path / "m.parquet", encryption=keyed, bloom_filters={"ssn": True})
-    found = Question.of(Request(spark, tmp_path, keyed, None, None), "ssn", wanted)
+    found = KeyQuestion.of(Request(spark, tmp_path, keyed, None, None), "ssn", wanted)
     assert found.search.sealed.file.endswith("m.parquet")
     counts = bss.prune(spark, tmp_path, "ssn", wanted, policy=keyed).counts
     assert (counts["failed"], counts["row_groups_left"]) == (0, 1)

@@ -15,7 +15,7 @@ from bloomseal.audit import inventory, may_destroy
 from bloomseal.rotation import Rewrap, Status, rotate
 from bloomseal.rotation.files import find_files as to_rotate
 from bloomseal.storage.discovery.files import list_files
-from bloomseal.storage.discovery.kinds import Kind, is_hidden, kind_of
+from bloomseal.storage.discovery.kinds import FileKind, is_hidden, kind_of
 from bloomseal.storage.discovery.tables import find_files
 
 READERS = [
@@ -71,22 +71,22 @@ def names(root: Path, paths: object) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.parquet", Kind.DATA),
-        ("a.PQ", Kind.DATA),
-        ("x=_y/a.parq", Kind.DATA),
-        ("_x=1/a.parquet.gz", Kind.DATA),
-        ("a.parquetry", Kind.OTHER),
-        ("parquet", Kind.OTHER),
-        ("_x/a.parquet", Kind.HIDDEN),
-        (".x=1/a.parquet", Kind.HIDDEN),
-        ("_common_metadata", Kind.HIDDEN),
-        (".a.parquet.12ab.bloomseal-tmp", Kind.LEFTOVER),
-        ("a.parquet.bloomseal-tmp", Kind.DATA),
+        ("a.parquet", FileKind.DATA),
+        ("a.PQ", FileKind.DATA),
+        ("x=_y/a.parq", FileKind.DATA),
+        ("_x=1/a.parquet.gz", FileKind.DATA),
+        ("a.parquetry", FileKind.OTHER),
+        ("parquet", FileKind.OTHER),
+        ("_x/a.parquet", FileKind.HIDDEN),
+        (".x=1/a.parquet", FileKind.HIDDEN),
+        ("_common_metadata", FileKind.HIDDEN),
+        (".a.parquet.12ab.bloomseal-tmp", FileKind.LEFTOVER),
+        ("a.parquet.bloomseal-tmp", FileKind.DATA),
     ],
 )
-def test_names(name: str, kind: Kind) -> None:
+def test_names(name: str, kind: FileKind) -> None:
     assert kind_of(name) is kind
-    assert is_hidden(name) is (kind in (Kind.HIDDEN, Kind.LEFTOVER))
+    assert is_hidden(name) is (kind in (FileKind.HIDDEN, FileKind.LEFTOVER))
 
 
 def test_everybody_sees_what_a_reader_reads(tree: Path, spec: bs.DecryptionSpec) -> None:
@@ -101,7 +101,7 @@ def test_everybody_sees_what_a_reader_reads(tree: Path, spec: bs.DecryptionSpec)
     assert may_destroy("any", "1", tree).files == len(visible) + len(HIDDEN)
     everything = find_files(tree, everything=True)
     assert sorted(found.relative for found in everything.others) == sorted(HIDDEN)
-    assert {found.kind for found in everything.others} == {Kind.HIDDEN, Kind.LEFTOVER}
+    assert {found.kind for found in everything.others} == {FileKind.HIDDEN, FileKind.LEFTOVER}
     assert [Path(ref.path).name for ref in everything.sidecars] == ["_KEY_MATERIAL_FOR_left.parquet.json"]
     assert not everything.problems
 
@@ -113,7 +113,7 @@ def test_a_rotation_leaves_nothing_that_a_reader_reads(tree: Path, ring: bs.Keyr
     visible = sorted(str(tree / name) for name in [*READERS, *OTHERS])
     assert sorted(file.path for file in report.files if file.status is not Status.DEAD) == visible
     told = {file.path for file in report.files} - {*visible}
-    assert told == {str(tree / name) for name in HIDDEN if kind_of(name) is Kind.HIDDEN}
+    assert told == {str(tree / name) for name in HIDDEN if kind_of(name) is FileKind.HIDDEN}
     assert may_destroy("footer", "1", visible, keys=ring, after=0).answer == "yes"
     needed = may_destroy("footer", "1", tree, keys=ring, after=0).needed_by
     assert sorted(needed) == sorted(str(tree / name) for name in HIDDEN)
@@ -139,7 +139,7 @@ def test_links(tree: Path, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
     (tree / "z.parquet").symlink_to("_temporary/l.parquet")
     for everything in (False, True):
         found = find_files(tree, everything=everything).files
-        assert "z.parquet" in [one.relative for one in found if one.kind is Kind.DATA]
+        assert "z.parquet" in [one.relative for one in found if one.kind is FileKind.DATA]
     (tree / "z.parquet").unlink()
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -174,15 +174,15 @@ def test_sparks_source_takes_no_sealed_column_from_a_folder(
 
 def test_check_table_tells_a_folder_that_spark_would_believe(tmp_path: Path, ring: bs.Keyring) -> None:
     pytest.importorskip("pyspark")
-    from bloomseal.spark.listing import TableFiles
+    from bloomseal.spark.listing import SparkTableFiles
     from bloomseal.spark.writing.frames import _check
 
     root = in_folder(tmp_path, "tenant=a/ssn=forged", ROWS, policy(ring))
-    files = TableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
+    files = SparkTableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
     with pytest.raises(bs.PolicyError, match="ssn must be encrypted"):
         _check(str(root), files, policy(ring, partition_by=["tenant"]).at(root), None)
     (root / "tenant=a" / "ssn=forged").rename(root / "tenant=a" / "day=1")
-    files = TableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
+    files = SparkTableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
     with pytest.raises(bs.PolicyError, match="may be a sealed one"):
         _check(str(root), files, policy(ring).at(root), None)
     assert _check(str(root), files, policy(ring, partition_by=["tenant", "day"]).at(root), None).rows == 2

@@ -90,7 +90,7 @@ class Changes:
 
 
 @dataclass
-class _File:
+class _InventoryFile:
     """What an inventory has of one file."""
 
     versions: set[Version] = field(default_factory=set)
@@ -154,7 +154,9 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
     return changes
 
 
-def _by_key(before: Mapping[str, _File], after: Mapping[str, _File], current: Mapping[str, str]) -> list[KeyChanges]:
+def _by_key(
+    before: Mapping[str, _InventoryFile], after: Mapping[str, _InventoryFile], current: Mapping[str, str]
+) -> list[KeyChanges]:
     """The changes of the files that both inventories have, key by key, in order of the names.
 
     Without the KMS's word, and with one version alone in sight, nobody knows whether a rotation was due: files that are
@@ -197,7 +199,7 @@ def _newest(versions: set[str | None]) -> str | None:
     return next(iter(versions)) if len(versions) == 1 else None
 
 
-def _read(table: pa.Table) -> tuple[dict[str, _File], dict[str, str]]:
+def _read(table: pa.Table) -> tuple[dict[str, _InventoryFile], dict[str, str]]:
     """The files of an inventory; and master key → the version that the KMS called current."""
     names = [
         "file", "footer", "footer_verified", "algorithm", "error", "column", "protection", "material", "master_key", "key_version", "data_key",
@@ -208,10 +210,10 @@ def _read(table: pa.Table) -> tuple[dict[str, _File], dict[str, str]]:
     # An older version's does not tell what was current.
     names += [name for name in ("current_version", "footer_current_version") if name in table.column_names]
     plain = table.select(names).cast(pa.schema([(name, pa.string()) for name in names])).unify_dictionaries()
-    files: dict[str, _File] = {}
+    files: dict[str, _InventoryFile] = {}
     current: dict[str, str] = {}
     for row in plain.group_by(names).aggregate([]).to_pylist():
-        file = files.setdefault(row["file"], _File())
+        file = files.setdefault(row["file"], _InventoryFile())
         if row["error"] is not None or row["chunk_error"] is not None:
             file.doubt = row["error"] or row["chunk_error"]
         if row["algorithm"] is None:
@@ -225,7 +227,7 @@ def _read(table: pa.Table) -> tuple[dict[str, _File], dict[str, str]]:
     return files, current
 
 
-def _fresh(was: _File, now: _File) -> bool:
+def _fresh(was: _InventoryFile, now: _InventoryFile) -> bool:
     """Whether all data keys are others than before. Told by fingerprints only: a data key wrapped again looks like
     another one.
     """
@@ -233,7 +235,7 @@ def _fresh(was: _File, now: _File) -> bool:
     return bool(before and after) and before.isdisjoint(after)
 
 
-def _key(file: _File, row: dict[str, Any], current: dict[str, str], prefix: str, what: str) -> None:
+def _key(file: _InventoryFile, row: dict[str, Any], current: dict[str, str], prefix: str, what: str) -> None:
     if row[f"{prefix}data_key"] is not None:
         file.data_keys.add(row[f"{prefix}data_key"])
     master = row[f"{prefix}master_key"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .._version import __version__
 from ..notebook import ShownInNotebooks
-from .facts.auditor import Access, AnyPath, Auditor
+from .facts.auditor import AnyPath, Auditor, AuditorOptions
 from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
 from .facts.inventory import to_table
@@ -171,7 +171,7 @@ def audit(
     now: datetime | None = None,
     key_options: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **access: Unpack[Access],
+    **access: Unpack[AuditorOptions],
 ) -> Report:
     """Inventory, and what the rules say to it.
 

@@ -18,7 +18,7 @@ from .. import __version__
 from ..core.errors import BloomsealError, BloomsealWarning, UsageError
 from .hints import hint_for
 from .render import json_line, printable, remark
-from .state import State, common_options
+from .state import CommandState, common_options
 
 __all__ = ["cli", "main"]
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:
-    state = State()
+    state = CommandState()
     streams = sys.stdout, sys.stderr
     if sys.stdout is None:
         remark("bloomseal: standard output is closed, so there is nowhere to answer to")
@@ -165,7 +165,7 @@ def _reader_left() -> int:
     return _BROKEN_PIPE
 
 
-def _print_error(error: BloomsealError, state: State) -> None:
+def _print_error(error: BloomsealError, state: CommandState) -> None:
     error.hint = hint_for(error)
     if state.json:
         _print_json_error(error)
@@ -187,7 +187,7 @@ def _help_of(error: click.ClickException) -> str | None:
     return f"{context.command_path} --help" if context else None
 
 
-def _print_counters(state: State) -> None:
+def _print_counters(state: CommandState) -> None:
     assert state.tools is not None  # noqa: S101
     counters = state.tools.counters.to_dict()
     if state.json:

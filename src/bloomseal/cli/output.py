@@ -14,7 +14,7 @@ import pyarrow as pa
 from ..core.errors import UsageError
 from .render import json_line
 
-__all__ = ["Output"]
+__all__ = ["RowOutput"]
 
 _GROUP_ROWS: Final = 1 << 17
 _EXTENSIONS: Final = {
@@ -30,7 +30,7 @@ _EXTENSIONS: Final = {
 
 
 @dataclass(frozen=True)
-class Output:
+class RowOutput:
     """Where rows go.
 
     Attributes:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ..core.errors import UsageError
 from ..core.text import articled
-from ..storage.discovery.kinds import Kind, kind_of
+from ..storage.discovery.kinds import FileKind, kind_of
 from ..storage.folder import Folder
 from ..storage.replacement import replace
 
@@ -107,7 +107,7 @@ class Target:
 
     def _check_place(self, audited: Sequence[str]) -> None:
         if self.kind not in _PARQUET:
-            if kind_of(Path(self.path).name) is Kind.DATA:
+            if kind_of(Path(self.path).name) is FileKind.DATA:
                 raise UsageError(
                     f"{articled(self.kind)} report under a name that says Parquet",
                     file=self.path,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from ..rotation.outcome import RotationPlan, RotationReport
 from .render import facts, print_json, remark, size, table
-from .state import State
+from .state import CommandState
 
 __all__ = ["tell_plan", "tell_report"]
 
@@ -14,7 +14,7 @@ __all__ = ["tell_plan", "tell_report"]
 def tell_plan(planned: RotationPlan) -> None:
     """A dry run's answer."""
     _tell_of_nothing(len(planned.files))
-    if State.current().json:
+    if CommandState.current().json:
         print_json(planned.to_dict())
         return
     table(
@@ -47,7 +47,7 @@ def _tell_of_nothing(files: int) -> None:
 def tell_report(report: RotationReport) -> None:
     """What a run did."""
     _tell_of_nothing(len(report.files))
-    if State.current().json:
+    if CommandState.current().json:
         print_json(report.to_dict())
         return
     if problems := report.problems:

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from ..keytools import KeyTools
 
-__all__ = ["PATH", "State", "common_options"]
+__all__ = ["PATH", "CommandState", "common_options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -20,7 +20,7 @@ PATH: Final = click.Path(readable=False)
 
 
 @dataclass
-class State:
+class CommandState:
     """One run.
 
     Attributes:
@@ -40,14 +40,14 @@ class State:
         return self.format == "json"
 
     @classmethod
-    def current(cls) -> State:
+    def current(cls) -> CommandState:
         """The running command's state."""
         return click.get_current_context().ensure_object(cls)
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
     if value and option.name:
-        setattr(context.ensure_object(State), option.name, value)
+        setattr(context.ensure_object(CommandState), option.name, value)
 
 
 def common_options(*formats: str) -> Callable[[Function], Function]:

@@ -37,7 +37,7 @@ from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
 from .columns import Look
 from .destruction import Certificate
-from .keys import KeyVersion, key_versions
+from .keys import KeyVersionFacts, key_versions
 from .leaks import ColumnLeak, leaks_of
 from .requirements import requirements_of
 from .uses import looked_into, unreadable, uses_of
@@ -213,7 +213,7 @@ def _seen(report: Report, policies: Policies, kms: KmsCalls | None, now: datetim
 
 
 def _renderings(
-    report: Report, versions: Sequence[KeyVersion], told: dict[str, Any], leaks: Sequence[ColumnLeak]
+    report: Report, versions: Sequence[KeyVersionFacts], told: dict[str, Any], leaks: Sequence[ColumnLeak]
 ) -> dict[str, Member]:
     from ..audit.rendering.cbom import to_cbom
     from ..audit.rendering.html import html_pieces

@@ -16,7 +16,7 @@ from ..audit.rules.findings import Finding
 from ..core.cached import cached_property
 from ..core.columns import covers
 from ..policy import TablePolicy
-from .keys import KeyVersion
+from .keys import KeyVersionFacts
 from .requirements import Scope, standard_of
 from .uses import FOOTER, Use, columns_of, looked_into
 
@@ -41,7 +41,7 @@ class Look:
     policies: Policies
     tables: Sequence[TablePolicy]
     uses: Sequence[Use]
-    versions: Sequence[KeyVersion]
+    versions: Sequence[KeyVersionFacts]
     unseen: Sequence[str]
 
     def summary(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..policy import KeyPolicy
 from .uses import FOOTER, Use, total
 from .versions import KeyAtKms
 
-__all__ = ["UNKNOWN", "KeyVersion", "key_versions"]
+__all__ = ["UNKNOWN", "KeyVersionFacts", "key_versions"]
 
 PRE_ACTIVATION: Final = "pre-activation"
 ACTIVE: Final = "active"
@@ -29,7 +29,7 @@ _UNUSABLE: Final = (SUSPENDED, COMPROMISED, DESTROYED)
 
 
 @dataclass(frozen=True)
-class KeyVersion:
+class KeyVersionFacts:
     """One version of a master key. Moments in UTC; None is what nobody tells.
 
     Attributes:
@@ -197,7 +197,7 @@ def key_versions(
     max_ages: Mapping[str, timedelta],
     asked: Callable[[str, set[str]], KeyAtKms],
     now: datetime,
-) -> list[KeyVersion]:
+) -> list[KeyVersionFacts]:
     """All versions that files are under or the KMS tells of, by key and version.
 
     Args:
@@ -220,7 +220,7 @@ def key_versions(
         listed: list[str | None] = [one.version for one in key.versions]
         if None in by_version or key.unversioned is not None:
             listed.append(None)
-        found += [KeyVersion(name, one, key, by_version.get(one, []), policy, usage, now) for one in listed]
+        found += [KeyVersionFacts(name, one, key, by_version.get(one, []), policy, usage, now) for one in listed]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..audit.rules.findings import Finding
 from .claims import Observations
-from .keys import UNKNOWN, KeyVersion
+from .keys import UNKNOWN, KeyVersionFacts
 
 __all__ = ["Scope", "requirements_of", "standard_of"]
 
@@ -35,7 +35,7 @@ class Scope:
     standard: str
     columns: dict[str, tuple[str, ...]]
     files: tuple[int, int]
-    keys: Sequence[KeyVersion]
+    keys: Sequence[KeyVersionFacts]
     findings: Sequence[Finding]
     unseen: Sequence[str]
     nameless: Sequence[str]
@@ -89,7 +89,7 @@ def _claim(item: dict[str, Any], scope: Scope) -> Observations:
     return Observations(tuple(found), sum(not names for names in untold.values()), len(untold), tuple(unseen))
 
 
-def _told(key: KeyVersion, name: str) -> bool:
+def _told(key: KeyVersionFacts, name: str) -> bool:
     return getattr(key, name) not in (None, UNKNOWN)
 
 

@@ -16,7 +16,7 @@ from ..rotation.journal import Chain, default_journal
 from ..storage.folder import Folder
 from .bundle.archive import Spool
 from .claims import Observations
-from .keys import KeyVersion
+from .keys import KeyVersionFacts
 
 __all__ = ["Rotation", "default_journals", "judged", "read_journal", "unread"]
 
@@ -112,7 +112,7 @@ def read_journal(path: str | os.PathLike[str], *, own: bool = False) -> tuple[Ro
 def judged(
     rotation: Rotation,
     named: set[str],
-    versions: Sequence[KeyVersion],
+    versions: Sequence[KeyVersionFacts],
     looked: set[str],
     under: Mapping[str, set[str]],
     unseen: Sequence[str],

@@ -10,7 +10,7 @@ from typing import Final
 from ..core.errors import BloomsealError
 from ..storage.atomic import fault_point
 from .folder import IndexFolder
-from .manifest import Manifest, Run
+from .manifest import IndexRun, Manifest
 
 __all__ = ["commit"]
 
@@ -24,7 +24,7 @@ def commit(
     folder: IndexFolder,
     seen: Manifest,
     change: Callable[[Manifest], Manifest],
-    runs: Sequence[Run],
+    runs: Sequence[IndexRun],
     *,
     fresh: bool = False,
 ) -> Manifest:
@@ -70,7 +70,7 @@ def commit(
     return made
 
 
-def _is_old(folder: IndexFolder, runs: Sequence[Run]) -> bool:
+def _is_old(folder: IndexFolder, runs: Sequence[IndexRun]) -> bool:
     """Whether it is sure that the manifest which could not be written is not there. An interrupt (Ctrl-C) and an error
     may come when it is: runs that it names must stay. What nobody names goes after a day.
     """

@@ -15,7 +15,7 @@ from ..core.errors import BloomsealError
 from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder
-from .manifest import FACTS, Manifest, Run
+from .manifest import FACTS, IndexRun, Manifest
 from .runs.shard import RunReader
 from .runs.sorter import merged
 from .runs.writer import RunWriter, most_places, place_bits_for
@@ -54,7 +54,7 @@ def compact(
     *,
     everything: bool = False,
     progress: Progress | None = None,
-    merger: Callable[[Merge], Run] | None = None,
+    merger: Callable[[Merge], IndexRun] | None = None,
 ) -> CompactReport:
     """Merge runs of about one size until there are few; with `everything` all of them, under fresh keys.
 
@@ -81,7 +81,7 @@ def compact(
     return report
 
 
-def _chosen(runs: Sequence[Run]) -> list[Run]:
+def _chosen(runs: Sequence[IndexRun]) -> list[IndexRun]:
     """The smallest ones: as long as the next is not much larger than they are together, or there are too many."""
     ordered = sorted(runs, key=lambda run: run.entries)
     taken, total = 0, 0
@@ -92,7 +92,7 @@ def _chosen(runs: Sequence[Run]) -> list[Run]:
     return ordered[:taken] if taken > 1 else []
 
 
-def _that_fit(runs: list[Run], most: int) -> list[Run]:
+def _that_fit(runs: list[IndexRun], most: int) -> list[IndexRun]:
     """As many of the smallest as are about `most` row groups together."""
     ordered = sorted(runs, key=lambda run: run.places)
     total = list(accumulate(run.places for run in ordered))
@@ -120,7 +120,7 @@ class Merge:
     entries: int = 0
 
     @classmethod
-    def of(cls, folder: IndexFolder, manifest: Manifest, chosen: Sequence[Run]) -> Merge:
+    def of(cls, folder: IndexFolder, manifest: Manifest, chosen: Sequence[IndexRun]) -> Merge:
         """Of the facts about these runs, but for files that are gone for good."""
         places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
         made = cls(tuple(places), places, entries=sum(run.entries for run in chosen))
@@ -143,7 +143,7 @@ class Merge:
         progress: Progress | None = None,
         *,
         part: tuple[int, int] = (0, 1),
-    ) -> Run:
+    ) -> IndexRun:
         """The new run, or a part of it.
 
         Args:
@@ -160,7 +160,7 @@ class Merge:
         readers = [RunReader(folder, run) for run in chosen]
         return merged(writer, readers, [self._mover(run) for run in chosen], manifest, progress, part=part)
 
-    def _mover(self, run: Run) -> Callable[[I64, int, int], I64]:
+    def _mover(self, run: IndexRun) -> Callable[[I64, int, int], I64]:
         table = self.places[run.id]
         kept_all = bool((table[:-1] >= 0).all())
 
@@ -177,7 +177,7 @@ class Merge:
 
         return moved
 
-    def replaced(self, current: Manifest, run: Run) -> Manifest:
+    def replaced(self, current: Manifest, run: IndexRun) -> Manifest:
         """The manifest that is there now, with the new run in the place of the old ones; as it is, where these are not
         all there any more.
         """

@@ -21,7 +21,7 @@ from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.places import open_source
 from .facts.sameness import state_at
-from .manifest import FileState, Manifest, Run, Shard
+from .manifest import FileState, IndexRun, Manifest, Shard
 from .place import MANIFEST, IndexPlace, folder_name
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class IndexFolder(IndexPlace):
         ) as writer:  # fmt: skip
             writer.write_table(rows)
 
-    def remove_runs(self, runs: Iterable[Run]) -> None:
+    def remove_runs(self, runs: Iterable[IndexRun]) -> None:
         """Remove the files of runs that no manifest names."""
         for run in runs:
             for shard in run.shards:

@@ -21,7 +21,7 @@ from .manifest import FileState, Manifest
 from .numbers import as_numpy
 from .runs.shard import RunReader
 
-__all__ = ["GROUP_BITS", "SLOT_BITS", "Coverage", "Found", "IndexReader", "ghost"]
+__all__ = ["GROUP_BITS", "SLOT_BITS", "Coverage", "IndexHits", "IndexReader", "ghost"]
 
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
@@ -31,7 +31,7 @@ GROUP_BITS: Final = 16
 SLOT_BITS: Final = 8
 
 
-class Found(NamedTuple):
+class IndexHits(NamedTuple):
     """Where values are: three arrays of one length.
 
     Attributes:
@@ -116,7 +116,7 @@ class Coverage:
         """A schema by its number in `docs`, see `SeenFile.doc`."""
         return self._index.manifest.docs[number]
 
-    def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
+    def find(self, hashes: npt.NDArray[np.uint64]) -> IndexHits:
         """The row groups of covered files in which values of these XXH64 can be.
 
         Raises:
@@ -153,7 +153,7 @@ class LoadedIndex:
         found: list[bytes] = self.manifest.facts.column("content").to_pylist()
         return found
 
-    def find(self, hashes: npt.NDArray[np.uint64], number_of: I64) -> Found:
+    def find(self, hashes: npt.NDArray[np.uint64], number_of: I64) -> IndexHits:
         fingerprints = self.manifest.fingerprints.of(hashes)
         owners, codes, slots = [], [], []
         for reader, facts, bases in self.runs:
@@ -170,8 +170,8 @@ class LoadedIndex:
             codes.append((number[real] << GROUP_BITS) | group[real])
             slots.append(slot[real])
         if not owners:
-            return Found(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        return Found(np.concatenate(owners), np.concatenate(codes), np.concatenate(slots))
+            return IndexHits(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return IndexHits(np.concatenate(owners), np.concatenate(codes), np.concatenate(slots))
 
 
 class IndexReader:

@@ -24,7 +24,7 @@ from ..core.errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 from .numbers import as_numpy
 
-__all__ = ["FACTS", "MOST_STRIDE", "SHARD_ENTRIES", "FileState", "Manifest", "Run", "Shard", "state_of"]
+__all__ = ["FACTS", "MOST_STRIDE", "SHARD_ENTRIES", "FileState", "IndexRun", "Manifest", "Shard", "state_of"]
 
 _VERSION: Final = 2
 _MOST_PLACES: Final = 1 << 62
@@ -108,7 +108,7 @@ class Shard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class IndexRun:
     """Sorted entries ``fingerprint << place_bits | place``.
 
     Attributes:
@@ -151,7 +151,7 @@ class Manifest:
     false_places: float
     pad: bool = False
     max_keys: int | None = None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[IndexRun, ...] = ()
     facts: pa.Table = field(default_factory=FACTS.empty_table, repr=False, compare=False)
     docs: tuple[bytes, ...] = field(default=(), repr=False)
     retired: dict[str, float] = field(default_factory=dict)
@@ -185,10 +185,10 @@ class Manifest:
         """The names of the files of all runs."""
         return {shard.file for run in self.runs for shard in run.shards}
 
-    def run(self, id: str) -> Run:  # noqa: A002
+    def run(self, id: str) -> IndexRun:  # noqa: A002
         return next(run for run in self.runs if run.id == id)
 
-    def with_facts(self, added: pa.Table, docs: Sequence[bytes], runs: Iterable[Run] = ()) -> Manifest:
+    def with_facts(self, added: pa.Table, docs: Sequence[bytes], runs: Iterable[IndexRun] = ()) -> Manifest:
         """With new facts, each in the place of an older one about the same path.
 
         Args:
@@ -295,7 +295,7 @@ def _told(shard: Shard) -> dict[str, Any]:
     return {**shard._asdict(), **ends, "unique": shard.unique.hex(), "keys": keys}
 
 
-def _run(given: dict[str, Any]) -> Run:
+def _run(given: dict[str, Any]) -> IndexRun:
     shards = (
         Shard(
             str(one["file"]),
@@ -305,4 +305,4 @@ def _run(given: dict[str, Any]) -> Run:
         )
         for one in given["shards"]
     )
-    return Run(str(given["id"]), int(given["place_bits"]), int(given["places"]), tuple(shards))
+    return IndexRun(str(given["id"]), int(given["place_bits"]), int(given["places"]), tuple(shards))

@@ -20,7 +20,7 @@ from .facts.members import Members
 from .facts.sameness import Clock
 from .fingerprint import SECRET_BYTES, bits_for
 from .folder import IndexFolder
-from .manifest import FACTS, FileState, Manifest, Run
+from .manifest import FACTS, FileState, IndexRun, Manifest
 from .runs.sorter import Sorter
 from .runs.writer import most_places
 
@@ -145,7 +145,7 @@ class IndexUpdate:
     ) -> None:
         self.folder, self.base, self.files = folder, base, files
         self.report = UpdateReport(base.column, len(files))
-        self.runs: list[Run] = []
+        self.runs: list[IndexRun] = []
         self._fresh = fresh
         self._carried = carried or {}
         self._old: dict[str, dict[str, Any]] = {fact["path"]: fact for fact in base.facts.to_pylist()}
@@ -170,7 +170,7 @@ class IndexUpdate:
         self._add(self.files.relative[number], seen, fact["run"], fact["base"])
         self.report.refreshed += 1
 
-    def add(self, number: int, seen: SeenFile, run: Run, base: int) -> None:
+    def add(self, number: int, seen: SeenFile, run: IndexRun, base: int) -> None:
         """The fact that the file holds what stands in the run from this place on."""
         self._add(self.files.relative[number], seen, run.id, base)
         self.report.hashed += 1

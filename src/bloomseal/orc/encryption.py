@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..core.errors import FormatError
 from ..core.limits import MAX_LIST_ELEMENTS
 from .protobuf import Message
-from .schema import Column, Schema
+from .schema import OrcColumn, OrcSchema
 
 __all__ = [
     "Encryption",
@@ -60,7 +60,7 @@ class Mask:
 
     name: str
     parameters: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[OrcColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Variant:
     """
 
     index: int
-    root: Column
+    root: OrcColumn
     key: EncryptionKey
     encrypted_key: bytes = field(repr=False)
     stripe_statistics: tuple[StatisticsStream, ...] = field(repr=False)
@@ -136,7 +136,7 @@ class Encryption:
         }
 
 
-def read_encryption(section: Message, schema: Schema, statistics: tuple[int, int]) -> Encryption:
+def read_encryption(section: Message, schema: OrcSchema, statistics: tuple[int, int]) -> Encryption:
     """Take the footer's encryption section apart.
 
     Args:
@@ -180,7 +180,7 @@ def read_encryption(section: Message, schema: Schema, statistics: tuple[int, int
     return Encryption(name, keys, tuple(masks), tuple(variants), masked | sealed, of_column)
 
 
-def _ids(roots: list[Column]) -> frozenset[int]:
+def _ids(roots: list[OrcColumn]) -> frozenset[int]:
     if sum(root.last - root.id + 1 for root in roots) > MAX_LIST_ELEMENTS:
         # Few bytes could else name the same great column again and again.
         raise FormatError(f"more than {MAX_LIST_ELEMENTS} encrypted columns")
@@ -203,12 +203,12 @@ def _key(message: Message) -> EncryptionKey:
     return EncryptionKey(message.text(1), message.number(2), EncryptionAlgorithm(number) if known else None)
 
 
-def _mask(message: Message, schema: Schema) -> Mask:
+def _mask(message: Message, schema: OrcSchema) -> Mask:
     parameters = tuple(bytes(one).decode("utf-8", "replace") for one in message.every(2))
     return Mask(message.text(1), parameters, tuple(_column(schema, number) for number in message.numbers(3)))
 
 
-def _column(schema: Schema, number: int) -> Column:
+def _column(schema: OrcSchema, number: int) -> OrcColumn:
     if number >= len(schema.columns):
         raise FormatError(f"column {number} is encrypted, of {len(schema.columns)}: corrupt")
     return schema.columns[number]

@@ -15,10 +15,10 @@ from ..core.storage.source import Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, zigzag
-from .schema import MOMENTS, Column
+from .schema import MOMENTS, OrcColumn
 from .statistics import GroupStatistics
 from .streams import Stream, StreamKind, placed
-from .tail import Stripe, Tail
+from .tail import OrcTail, Stripe
 
 __all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "nanoseconds", "need_range"]
 
@@ -88,7 +88,7 @@ def nanoseconds(statistics: Message) -> tuple[int, int] | None:
     return zigzag(ends.number(3)) * 1_000_000, zigzag(ends.number(4)) * 1_000_000
 
 
-def need_range(columns: Iterable[tuple[Message | None, Column]], *, said: bool = False) -> None:
+def need_range(columns: Iterable[tuple[Message | None, OrcColumn]], *, said: bool = False) -> None:
     """Refuse moments that Arrow's nanoseconds can't hold: pyarrow before 25 gives other ones and says nothing.
 
     Args:
@@ -127,7 +127,7 @@ class StripeIndex:
         FormatError: streams that reach outside the stripe, or two of one kind and column.
     """
 
-    def __init__(self, source: Source, tail: Tail, stripe: Stripe, keys: LocalKeys) -> None:
+    def __init__(self, source: Source, tail: OrcTail, stripe: Stripe, keys: LocalKeys) -> None:
         self._source, self._tail, self.stripe, self._keys = source, tail, stripe, keys
         start = stripe.offset + stripe.index_length + stripe.data_length
         data = memoryview(source.read(start, stripe.footer_length))

@@ -33,9 +33,9 @@ from ..keytools.access_log import AccessLog
 from ..keytools.local_keys import LocalKeyCalls, local_key_calls
 from .encryption import Encryption, Variant
 from .protobuf import Message
-from .schema import Column, Kind
+from .schema import OrcColumn, OrcKind
 from .streams import Stream, StreamKind
-from .tail import Stripe, Tail
+from .tail import OrcTail, Stripe
 
 __all__ = ["LocalKeys", "ctr", "expect", "opening"]
 
@@ -64,7 +64,7 @@ def ctr(key: SecretKey, column: int, kind: int, stripe_id: int, data: bytes | me
     return cipher.update(data)
 
 
-def expect(tail: Tail, expectation: Expectation) -> None:
+def expect(tail: OrcTail, expectation: Expectation) -> None:
     """Refuse a file that is not encrypted as the caller expects: whoever may replace files would else choose what is
     read.
 
@@ -89,7 +89,7 @@ class LocalKeys:
         expectation: what must be encrypted.
     """
 
-    def __init__(self, source: Source, tail: Tail, decryption: DecryptionSpec | None) -> None:
+    def __init__(self, source: Source, tail: OrcTail, decryption: DecryptionSpec | None) -> None:
         self._source, self._tail = source, tail
         self._decryption, self.expectation = decryption, Expectation.of(decryption)
         self._log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
@@ -105,7 +105,7 @@ class LocalKeys:
         """The caller takes the word of streams that nobody authenticates."""
         return self._decryption is not None and self._decryption.allow_ctr
 
-    def need_ctr(self, column: Column) -> None:
+    def need_ctr(self, column: OrcColumn) -> None:
         """Refuse an encrypted column's values, unless the caller accepts that nothing authenticates them.
 
         Raises:
@@ -118,7 +118,7 @@ class LocalKeys:
                 hint=Hint.CTR,
             )
 
-    def variant_or_none(self, column: Column) -> Variant | None:
+    def variant_or_none(self, column: OrcColumn) -> Variant | None:
         """As `variant_of`; None for a column in clear.
 
         Raises:
@@ -129,7 +129,7 @@ class LocalKeys:
         self.expectation.plaintext_column(column.name)
         return None
 
-    def variant_of(self, column: Column) -> Variant:
+    def variant_of(self, column: OrcColumn) -> Variant:
         """The first variant of a column whose key can be had, as other readers choose it; the key is the right one.
 
         Raises:
@@ -199,13 +199,13 @@ class LocalKeys:
             self._statistics[variant.index] = found
         return self._statistics[variant.index]
 
-    def stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
+    def stripe_statistics(self, variant: Variant, column: OrcColumn) -> list[Message]:
         """One message per stripe; empty where the file has none. Raises as `statistics`."""
         if (variant.index, column.id) not in self._of_stripes:
             self._of_stripes[variant.index, column.id] = self._read_stripe_statistics(variant, column)
         return self._of_stripes[variant.index, column.id]
 
-    def _read_stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
+    def _read_stripe_statistics(self, variant: Variant, column: OrcColumn) -> list[Message]:
         for stream in variant.stripe_statistics:
             if (stream.kind, stream.column) != (StreamKind.STRIPE_STATISTICS, column.id):
                 continue
@@ -225,10 +225,10 @@ class LocalKeys:
         message = Message(self._tail.inflate(opened, MAX_ORC_FOOTER_BYTES))
         return [Message(one) for one in message.every(field)]
 
-    def _check_counts(self, root: Column, found: list[Message]) -> None:
+    def _check_counts(self, root: OrcColumn, found: list[Message]) -> None:
         for place, statistics in enumerate(found):
             column = self._tail.schema.columns[root.id + place]
-            if column.kind in (Kind.LIST, Kind.MAP):
+            if column.kind in (OrcKind.LIST, OrcKind.MAP):
                 break  # below it are more values than rows
             if statistics.number(_NUMBER_OF_VALUES) > self._tail.num_rows:
                 raise FormatError("statistics of more values than rows")
@@ -317,7 +317,7 @@ class LocalKeys:
 
 
 @contextmanager
-def opening(column: Column) -> Iterator[None]:
+def opening(column: OrcColumn) -> Iterator[None]:
     """Whatever does not parse once it was opened: the key is wrong, or somebody altered the bytes."""
     try:
         yield

@@ -20,7 +20,7 @@ from .index import FilterInfo, StripeIndex, bounds, need_range
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .rows.clear import ClearFile, clear_file
-from .schema import Column, Schema
+from .schema import OrcColumn, OrcSchema
 from .statistics import GroupStatistics, fitting
 from .streams import Stream
 from .tail import Stripe, read_tail
@@ -62,7 +62,7 @@ class OrcLayout:
         return self.source.name
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> OrcSchema:
         """The columns, nested ones too."""
         return self.tail.schema
 
@@ -176,7 +176,7 @@ class OrcLayout:
         """
         return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
 
-    def cleared(self, stripe: int, leaves: Sequence[Column], groups: range | None = None) -> ClearFile:
+    def cleared(self, stripe: int, leaves: Sequence[OrcColumn], groups: range | None = None) -> ClearFile:
         """As `clear`, of leaves that may have one path; of these row groups, neighbours, from ``first`` of the result
         on: those before them come along where they can't be left out.
         """
@@ -212,7 +212,7 @@ class OrcLayout:
         return self.decoded(stripe, inside, [one.name for one in wanted])[0]
 
     def decoded(
-        self, stripe: int, leaves: Sequence[Column], names: Sequence[str] | None, groups: range | None = None
+        self, stripe: int, leaves: Sequence[OrcColumn], names: Sequence[str] | None, groups: range | None = None
     ) -> tuple[pa.Table, int]:
         """Leaves of a stripe, in the file's order, and how many bytes were read for them.
 
@@ -257,7 +257,7 @@ class OrcLayout:
         """Rows of a row group, of which the last may have fewer."""
         return self.tail.row_index_stride or stripe.num_rows
 
-    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: OrcProbeSet) -> Answers:
+    def _ask(self, index: StripeIndex, leaf: OrcColumn, variant: Variant | None, asked: OrcProbeSet) -> Answers:
         if variant is not None and not self.keys.allow_ctr:
             return undecided(index, len(asked), _UNAUTHENTICATED)
         found = self.stripe_statistics(index.stripe.index, leaf)
@@ -266,7 +266,7 @@ class OrcLayout:
             why = functools.partial(self.why_untrusted, leaf, index=index)
             return asked_of_stripe(asked, index, leaf.id, number_of(variant), known, why)
 
-    def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
+    def stripe_statistics(self, stripe: int, column: OrcColumn) -> Message | None:
         """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
         anything, for those that contradict the stripe's rows do not.
 
@@ -281,7 +281,7 @@ class OrcLayout:
             chain = [(one, self._of_stripe(stripe, one, variant)) for one in self.schema.down_to(column.id)]
             return fitting(chain, self.stripes[stripe].num_rows)
 
-    def _of_stripe(self, stripe: int, column: Column, variant: Variant | None) -> Message | None:
+    def _of_stripe(self, stripe: int, column: OrcColumn, variant: Variant | None) -> Message | None:
         """Statistics of a column, or of one around it, as the file has them."""
         if variant is not None and column.id >= variant.root.id:
             found = self.keys.stripe_statistics(variant, column)
@@ -290,7 +290,7 @@ class OrcLayout:
         columns = statistics[stripe].every(1) if statistics else []
         return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
 
-    def statistics(self, stripe: int, column: Column) -> GroupStatistics | None:
+    def statistics(self, stripe: int, column: OrcColumn) -> GroupStatistics | None:
         """As `stripe_statistics`, of each row group; None without a row index."""
         with self._at(where := self.stripes[stripe], column.name):
             variant = self._variant(column)
@@ -298,17 +298,17 @@ class OrcLayout:
                 return None
             return self._index(where).statistics(column.id, number_of(variant))
 
-    def parsed(self, stripe: int, column: Column, known: GroupStatistics, at: Iterable[int]) -> list[Message | None]:
+    def parsed(self, stripe: int, column: OrcColumn, known: GroupStatistics, at: Iterable[int]) -> list[Message | None]:
         """Take apart what `statistics` gave, for these row groups."""
         with self._at(self.stripes[stripe], column.name), self._opening(column):
             return [known.of(group) for group in at]
 
-    def filter_stream(self, stripe: int, column: Column) -> Stream | None:
+    def filter_stream(self, stripe: int, column: OrcColumn) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
         with self._at(where := self.stripes[stripe], column.name):
             return self._index(where).filter_stream(column.id, number_of(self._variant(column)))
 
-    def believed(self, stripe: int, column: Column) -> Filters | None:
+    def believed(self, stripe: int, column: OrcColumn) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
 
@@ -338,7 +338,7 @@ class OrcLayout:
             self._indexes[stripe.index] = found
         return found
 
-    def why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
+    def why_untrusted(self, column: OrcColumn, stream: Stream, index: StripeIndex) -> str | None:
         """Why a filter stream proves nothing; None where it does."""
         if stream.variant is not None and not self.keys.allow_ctr:
             return _UNAUTHENTICATED
@@ -349,19 +349,19 @@ class OrcLayout:
             return "untrusted: in clear, on an encrypted column"
         return reason(column, stream.kind, self.tail, index.writer_timezone)
 
-    def opened_leaf(self, name: str) -> tuple[Column, Variant | None]:
+    def opened_leaf(self, name: str) -> tuple[OrcColumn, Variant | None]:
         """The leaf, and the variant that it is read from; None where it lies in clear."""
         with self._at(column=name):
             leaf = self.schema.leaf(name)
             return leaf, self._variant(leaf)
 
-    def _opening(self, column: Column) -> contextlib.AbstractContextManager[None]:
+    def _opening(self, column: OrcColumn) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._variant(column) is None else opening(column)
 
-    def _variant(self, column: Column) -> Variant | None:
+    def _variant(self, column: OrcColumn) -> Variant | None:
         return self.keys.variant_or_none(column)
 
-    def need_open(self, column: Column) -> None:
+    def need_open(self, column: OrcColumn) -> None:
         """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.
 
         Raises:

@@ -11,10 +11,10 @@ from ..core.limits import MAX_SCHEMA_DEPTH
 from ..core.spelling import nearest
 from .protobuf import Message
 
-__all__ = ["INTEGER_BITS", "MOMENTS", "TEXTS", "Column", "Kind", "Schema"]
+__all__ = ["INTEGER_BITS", "MOMENTS", "TEXTS", "OrcColumn", "OrcKind", "OrcSchema"]
 
 
-class Kind(IntEnum):
+class OrcKind(IntEnum):
     """The values are those of the enum ``Type.Kind``."""
 
     BOOLEAN = 0
@@ -38,15 +38,15 @@ class Kind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
-INTEGER_BITS: Final = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
-TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
-MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
-_KINDS: Final = {int(kind): kind for kind in Kind}
+INTEGER_BITS: Final = {OrcKind.BYTE: 8, OrcKind.SHORT: 16, OrcKind.INT: 32, OrcKind.LONG: 64}
+TEXTS: Final = (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR, OrcKind.BINARY)
+MOMENTS: Final = (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT)
+_KINDS: Final = {int(kind): kind for kind in OrcKind}
 _MOST_DIGITS: Final = 38
-_NESTED: Final = (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION)
+_NESTED: Final = (OrcKind.LIST, OrcKind.MAP, OrcKind.STRUCT, OrcKind.UNION)
 
 
-class Column(NamedTuple):
+class OrcColumn(NamedTuple):
     """One node of the schema.
 
     Attributes:
@@ -61,7 +61,7 @@ class Column(NamedTuple):
     id: int
     last: int
     name: str
-    kind: Kind | None
+    kind: OrcKind | None
     length: int = 0
     precision: int = 0
     scale: int = 0
@@ -77,12 +77,12 @@ class Column(NamedTuple):
     def type_name(self) -> str:
         if self.kind is None:
             return "unknown"
-        if self.kind is Kind.DECIMAL:
+        if self.kind is OrcKind.DECIMAL:
             return f"decimal({self.precision}, {self.scale})"
-        return self.kind.name.lower() + (f"({self.length})" if self.kind in (Kind.CHAR, Kind.VARCHAR) else "")
+        return self.kind.name.lower() + (f"({self.length})" if self.kind in (OrcKind.CHAR, OrcKind.VARCHAR) else "")
 
 
-class Schema:
+class OrcSchema:
     """All columns by their ids, and by name.
 
     Raises:
@@ -90,7 +90,7 @@ class Schema:
     """
 
     def __init__(self, types: list[memoryview]) -> None:
-        self.columns: list[Column] = []
+        self.columns: list[OrcColumn] = []
         if not types:
             raise FormatError("an ORC footer without types")
         self._add(types, "", 0)
@@ -98,10 +98,10 @@ class Schema:
             raise FormatError(f"{len(types)} types, of which the root reaches {len(self.columns)}: corrupt")
 
     @property
-    def leaves(self) -> list[Column]:
+    def leaves(self) -> list[OrcColumn]:
         return [column for column in self.columns if column.is_leaf]
 
-    def leaf(self, name: str) -> Column:
+    def leaf(self, name: str) -> OrcColumn:
         """The leaf column of that dotted path, as ORC or as tables have it.
 
         Raises:
@@ -119,12 +119,12 @@ class Schema:
             raise UsageError("a nested column has no values of its own", column=name, hint=", ".join(below[:5]) or None)
         return found[0]
 
-    def alone(self, leaf: Column) -> Column:
+    def alone(self, leaf: OrcColumn) -> OrcColumn:
         """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
         above = (one for one in self.columns if one.id < leaf.id <= one.last)
-        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
+        return next((one for one in above if one.kind is not OrcKind.STRUCT), leaf)
 
-    def down_to(self, column: int) -> list[Column]:
+    def down_to(self, column: int) -> list[OrcColumn]:
         """The columns around a column, from the top-level one on, and itself."""
         return [one for one in self.columns[1 : column + 1] if column <= one.last]
 
@@ -138,11 +138,11 @@ class Schema:
         below = message.numbers(2)
         if below and kind not in _NESTED:
             raise FormatError("a primitive type with types below it: corrupt", column=name)
-        if kind is Kind.DECIMAL and not message.number(6) <= message.number(5, _MOST_DIGITS) <= _MOST_DIGITS:
+        if kind is OrcKind.DECIMAL and not message.number(6) <= message.number(5, _MOST_DIGITS) <= _MOST_DIGITS:
             # A decoder may take it, and write beyond what it has room for.
             raise FormatError(f"decimal({message.number(5)}, {message.number(6)}) is no type: corrupt", column=name)
         self.columns.append(
-            Column(
+            OrcColumn(
                 id=own,
                 last=own,
                 name=name,
@@ -159,17 +159,17 @@ class Schema:
             last = self._add(types, f"{name}.{part}" if name else part, depth + 1)
         if last != own:
             node = self.columns[own]
-            self.columns[own] = Column(own, last, node.name, node.kind)
+            self.columns[own] = OrcColumn(own, last, node.name, node.kind)
         return last
 
 
-def _names(message: Message, kind: Kind | None, count: int) -> list[str]:
-    if kind is Kind.STRUCT:
+def _names(message: Message, kind: OrcKind | None, count: int) -> list[str]:
+    if kind is OrcKind.STRUCT:
         names = [bytes(name).decode("utf-8", "replace") for name in message.every(3)]
-    elif kind is Kind.UNION:
+    elif kind is OrcKind.UNION:
         names = [f"_tag{place}" for place in range(count)]
     else:
-        names = {Kind.LIST: ["_elem"], Kind.MAP: ["_key", "_value"]}.get(kind, []) if kind is not None else []
+        names = {OrcKind.LIST: ["_elem"], OrcKind.MAP: ["_key", "_value"]}.get(kind, []) if kind is not None else []
     if len(names) != count:
         raise FormatError(f"{len(names)} names for {count} types: corrupt")
     return names

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .protobuf import Message, signed
-from .schema import Column, Kind
+from .schema import OrcColumn, OrcKind
 
 __all__ = ["GroupStatistics", "fitting"]
 
 _VALUES, _HAS_NULL = 1, 10
 
 
-def fitting(chain: Sequence[tuple[Column, Message | None]], rows: int) -> Message | None:
+def fitting(chain: Sequence[tuple[OrcColumn, Message | None]], rows: int) -> Message | None:
     """The ``ColumnStatistics`` of the last column; None where they are missing, or contradict the structure.
 
     Args:
@@ -28,7 +28,7 @@ def fitting(chain: Sequence[tuple[Column, Message | None]], rows: int) -> Messag
             return None
         # A struct has a place for each of its fields; how many a list or a map has, no count tells.
         values = signed(statistics.number(_VALUES))
-        places = values if column.kind is Kind.STRUCT or not values else None
+        places = values if column.kind is OrcKind.STRUCT or not values else None
     return statistics
 
 
@@ -56,7 +56,7 @@ class GroupStatistics:
         stride: rows of a row group, of which the last has what is left.
     """
 
-    def __init__(self, chain: Sequence[tuple[Column, list[memoryview] | None]], rows: int, stride: int) -> None:
+    def __init__(self, chain: Sequence[tuple[OrcColumn, list[memoryview] | None]], rows: int, stride: int) -> None:
         self._chain, self._rows, self._stride = chain, rows, stride
 
     def of(self, group: int) -> Message | None:

@@ -15,9 +15,9 @@ from ..core.writers import Claim, KnownWrong, known_wrong
 from .chunks import Compression, inflate
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
-from .schema import Column, Schema
+from .schema import OrcColumn, OrcSchema
 
-__all__ = ["MAGIC", "Stripe", "Tail", "Writer", "read_tail"]
+__all__ = ["MAGIC", "OrcTail", "Stripe", "Writer", "read_tail"]
 
 MAGIC: Final = b"ORC"
 _FIRST_READ: Final = 16 * 1024
@@ -65,7 +65,7 @@ class Stripe:
         return f"stripe {self.index}"
 
 
-class Tail:
+class OrcTail:
     """What the end of the file says of the rest; nobody authenticates it."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Tail:
             return known_wrong(claim, "ORC C++", self.software)
         return known_wrong(claim, "ORC writer version", str(self.writer_version))
 
-    def variant_at(self, column: Column, variant: int | None) -> int | None:
+    def variant_at(self, column: OrcColumn, variant: int | None) -> int | None:
         """The variant of a column around a leaf that is read from this variant: that one, or None for a column in clear
         around all of the variant's.
         """
@@ -130,7 +130,7 @@ class Tail:
         return found
 
 
-def read_tail(source: Source) -> Tail:
+def read_tail(source: Source) -> OrcTail:
     """Read postscript and footer: one request, a second one where they are larger than 16 KiB.
 
     Raises:
@@ -161,12 +161,12 @@ def read_tail(source: Source) -> Tail:
     whole = length + footer
     data = end[-whole:-length] if whole <= take else memoryview(source.read(start, footer))
     inflated = inflate(data, _compression(postscript), _block_size(postscript), MAX_ORC_FOOTER_BYTES)
-    return Tail(source, end[-length:-1], inflated, (start - metadata, metadata), rest)
+    return OrcTail(source, end[-length:-1], inflated, (start - metadata, metadata), rest)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _schema(types: tuple[bytes, ...]) -> Schema:
-    return Schema([memoryview(one) for one in types])
+def _schema(types: tuple[bytes, ...]) -> OrcSchema:
+    return OrcSchema([memoryview(one) for one in types])
 
 
 def _compression(postscript: Message) -> Compression:

@@ -17,7 +17,7 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import refusal
 from ..storage.atomic import identity_at
 from ..storage.discovery import tables
-from ..storage.discovery.kinds import Found, Kind, Problem, is_of_index
+from ..storage.discovery.kinds import FileKind, FoundFile, PlaceProblem, is_of_index
 from ..storage.discovery.tables import Paths
 from ..storage.folder import Folder
 
@@ -47,8 +47,8 @@ class DataFile:
     ref: FileRef
     relative: str
     size: int
-    unseen: Problem | None = None
-    outside: Kind | None = None
+    unseen: PlaceProblem | None = None
+    outside: FileKind | None = None
 
     @property
     def name(self) -> str:
@@ -97,17 +97,17 @@ def find_files(
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    parts = [one for one in found.others if indexes and one.kind is Kind.HIDDEN and is_of_index(one.relative)]
+    parts = [one for one in found.others if indexes and one.kind is FileKind.HIDDEN and is_of_index(one.relative)]
     files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
     # Leftovers go with the next run on this machine.
-    told = (Kind.DEAD, Kind.HIDDEN, *((Kind.LEFTOVER,) if leftovers else ()))
+    told = (FileKind.DEAD, FileKind.HIDDEN, *((FileKind.LEFTOVER,) if leftovers else ()))
     others = [one for one in found.others if one.kind in told and one not in parts]
     files += [replace(data, outside=one.kind) for one in others if (data := _sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)
 
 
-def _sized(found: Found) -> DataFile | None:
+def _sized(found: FoundFile) -> DataFile | None:
     """The file with its size; None where it is gone meanwhile."""
     ref = found.ref
     try:
@@ -118,7 +118,7 @@ def _sized(found: Found) -> DataFile | None:
         return None
     except (OSError, ValueError) as error:  # the latter of a name that a store's client does not take
         why = f"can't read the file: {getattr(error, 'strerror', None) or type(error).__name__}"
-        return DataFile(ref, found.relative, 0, Problem(ref.path, why))
+        return DataFile(ref, found.relative, 0, PlaceProblem(ref.path, why))
 
 
 def mark_of(ref: FileRef) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from ..core.errors import BloomsealError, KeyAccessError
-from ..storage.discovery.kinds import Kind
+from ..storage.discovery.kinds import FileKind
 from .files import ChangedError, DataFile, in_turn, mark_of
 from .job import Job, Progress
 from .journal import Mark, NoJournal
@@ -24,9 +24,9 @@ __all__ = ["Run", "planned"]
 
 _UNREACHABLE_IN_A_ROW: Final = 3
 _OUTSIDE: Final = {
-    Kind.DEAD: "no live version of the table names it; its keys stay as they are",
-    Kind.HIDDEN: "its name, or its folder's, is hidden: no reader takes it; its keys stay as they are",
-    Kind.LEFTOVER: "a killed writer has left it: it goes with the next write of its file, or a rotation on one machine",
+    FileKind.DEAD: "no live version of the table names it; its keys stay as they are",
+    FileKind.HIDDEN: "its name, or its folder's, is hidden: no reader takes it; its keys stay as they are",
+    FileKind.LEFTOVER: "a killed writer has left it: it goes with the next write of its file, or a rotation on one machine",
 }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
 
 __all__ = [
-    "TableFiles",
+    "SparkTableFiles",
     "above_pattern",
     "classic_jvm",
     "columns_of_folders",
@@ -48,7 +48,7 @@ _PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True)
-class TableFiles:
+class SparkTableFiles:
     """The files of a table.
 
     Attributes:
@@ -63,7 +63,7 @@ class TableFiles:
     log: str | None = None
 
 
-def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: bool = False) -> TableFiles:
+def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: bool = False) -> SparkTableFiles:
     """The data files below a folder; also those without a byte, which Spark passes over when it reads.
 
     Args:
@@ -79,17 +79,17 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: b
         base, found = listing_of(text)
     except NothingThereError:
         if to_write:
-            return TableFiles(split_uri(text)[0], ())
+            return SparkTableFiles(split_uri(text)[0], ())
         raise
     if found.root is None:
         raise UsageError("a table is a folder, and this is a file", file=os.fspath(path))
     log = next((f"{found.root.path}/{folder}".rstrip("/") for folder in sorted(found.tables)), None)
-    return TableFiles(base, tuple(sorted(one.ref.path for one in found.files)), log)
+    return SparkTableFiles(base, tuple(sorted(one.ref.path for one in found.files)), log)
 
 
 def listing_of(path: str) -> tuple[str | None, Listing]:
-    """What lies at a path or URI, as Hadoop spells them, and the `base` of `TableFiles`: whatever is not hidden, by the
-    one rule of `bloomseal.storage.discovery.files`.
+    """What lies at a path or URI, as Hadoop spells them, and the `base` of `SparkTableFiles`: whatever is not hidden,
+    by one rule of `bloomseal.storage.discovery.files`.
 
     Raises:
         NothingThereError: nothing.
@@ -177,7 +177,7 @@ def _in_hadoop(spark: SparkSession, path: str | os.PathLike[str]) -> tuple[Any, 
 
 
 def open_filesystem(base: str | None) -> FileSystem | None:
-    """The file system of `TableFiles.base`.
+    """The file system of `SparkTableFiles.base`.
 
     Raises:
         UsageError: it can't be opened from here.
@@ -186,7 +186,7 @@ def open_filesystem(base: str | None) -> FileSystem | None:
 
 
 def split_uri(path: str) -> tuple[str | None, str]:
-    """A path or URI, as Hadoop spells them, as the `base` of `TableFiles` and the path on it, absolute.
+    """A path or URI, as Hadoop spells them, as the `base` of `SparkTableFiles` and the path on it, absolute.
 
     Raises:
         UsageError: a file system that can't be opened from here.

@@ -40,7 +40,7 @@ def open_table_file(
     """Open a file where it was found.
 
     Args:
-        base, name: as `listing.TableFiles`.
+        base, name: as `listing.SparkTableFiles`.
         root: the table's folder on that file system; the policy's where this is None.
 
     Raises:

@@ -250,14 +250,14 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
         value = self._value
         if not (hasattr(value, "read") and hasattr(value, "seek") and getattr(value, "readable", lambda: True)()):
             raise UsageError("the file object is not open to read", file=self._name, hint="open(path, 'rb')")
-        return pa.PythonFile(_Reading(self._value, self._name), mode="r")
+        return pa.PythonFile(_ObjectReader(self._value, self._name), mode="r")
 
     def open_input_stream(self, path: str) -> pa.PythonFile:
         return self.open_input_file(path)
 
     def open_output_stream(self, path: str, metadata: Any) -> pa.PythonFile:  # noqa: ARG002  # files have none
         self._need_own(path, writing=True)
-        return pa.PythonFile(_Writing(self._value), mode="w")
+        return pa.PythonFile(_ObjectWriter(self._value), mode="w")
 
     def _need_own(self, path: str, *, writing: bool = False) -> None:
         if path == self._name:
@@ -287,7 +287,7 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
         return id(self._value)
 
 
-class _Reading:
+class _ObjectReader:
     """A position of its own in a file object."""
 
     closed = False
@@ -329,7 +329,7 @@ class _Reading:
         """It is the caller's."""
 
 
-class _Writing:
+class _ObjectWriter:
     """The file object's end: all bytes, or an error."""
 
     closed = False

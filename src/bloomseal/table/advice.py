@@ -97,7 +97,7 @@ class ColumnAdvice(ShownInNotebooks):
 
 
 @dataclass
-class _Group:
+class _SampledGroup:
     """A row group that was looked at: the hashes of its values, each once; some values; its bounds."""
 
     hashes: U64
@@ -107,9 +107,9 @@ class _Group:
 
 
 @dataclass
-class _Sample:
+class _ColumnSample:
     leaf: Leaf
-    groups: list[_Group] = field(default_factory=list)
+    groups: list[_SampledGroup] = field(default_factory=list)
     left: str | None = None
     stride: int = 1
 
@@ -142,7 +142,7 @@ def advise(
     if not files:
         raise UsageError("a table without files")
     chosen = sorted({number * len(files) // min(_FILES, len(files)) for number in range(min(_FILES, len(files)))})
-    samples: dict[str, _Sample] = {}
+    samples: dict[str, _ColumnSample] = {}
     groups = rows = 0
     each = -(-_GROUPS // len(chosen))
     for number in chosen:
@@ -152,7 +152,7 @@ def advise(
             rows += file.num_rows
             wanted = [leaf for leaf in file.leaves.leaves if columns is None or leaf.name in columns]
             for leaf in wanted:
-                sample = samples.setdefault(leaf.name, _Sample(leaf))
+                sample = samples.setdefault(leaf.name, _ColumnSample(leaf))
                 _look(file, leaf, sample, each, (queries or {}).get(leaf.name))
     for name in columns or ():
         if name not in samples:
@@ -172,7 +172,7 @@ class _Size:
     false_places: float
 
 
-def _look(file: ParquetFile, leaf: Leaf, sample: _Sample, each: int, queried: Sequence[Any] | None) -> None:
+def _look(file: ParquetFile, leaf: Leaf, sample: _ColumnSample, each: int, queried: Sequence[Any] | None) -> None:
     if sample.left is not None:
         return
     if leaf.type.physical is PhysicalType.BOOLEAN:
@@ -185,7 +185,7 @@ def _look(file: ParquetFile, leaf: Leaf, sample: _Sample, each: int, queried: Se
             values = list(queried) if queried is not None else _some(file, group, leaf)
             meta = file.walk.meta(file.walk.chunk(group, leaf.index))
             held = bounds(meta, leaf, file.walk.footer.ordered[leaf.index])
-            sample.groups.append(_Group(hashes, values, held, file.row_groups[group].num_rows))
+            sample.groups.append(_SampledGroup(hashes, values, held, file.row_groups[group].num_rows))
         sample.stride = max(sample.stride, stride_of(file.walk, leaf))
     except BloomsealError as error:
         sample.left = error.what
@@ -202,7 +202,7 @@ def _some(file: ParquetFile, group: int, leaf: Leaf) -> list[Any]:
     return list(pc.take(found, pa.array(steps)))  # Python holds no nanoseconds, and no far years
 
 
-def _advice(sample: _Sample, size: _Size, asked_for: Mapping[str, int] | None) -> ColumnAdvice:
+def _advice(sample: _ColumnSample, size: _Size, asked_for: Mapping[str, int] | None) -> ColumnAdvice:
     leaf = sample.leaf
     made = ColumnAdvice(leaf.name, str(leaf.type), "neither", sample.left or "", size.files, size.groups)
     made.queries = None if asked_for is None else asked_for.get(leaf.name, 0)
@@ -218,7 +218,7 @@ def _advice(sample: _Sample, size: _Size, asked_for: Mapping[str, int] | None) -
     return made
 
 
-def _spread(sample: _Sample, row_groups: int) -> tuple[float, float]:
+def _spread(sample: _ColumnSample, row_groups: int) -> tuple[float, float]:
     """In how many row groups a value is that is there, and in how many it lies between the bounds."""
     holding: list[float] = []
     covering: list[float] = []
@@ -252,13 +252,13 @@ def _has(hashes: U64, hashed: int) -> bool:
     return at < len(hashes) and int(hashes[at]) == hashed
 
 
-def _covers(group: _Group, value: Any, leaf: Leaf) -> bool:
+def _covers(group: _SampledGroup, value: Any, leaf: Leaf) -> bool:
     if group.bounds is None:
         return bool(len(group.hashes))
     return not outside(*group.bounds, leaf.type, "==", asked(value, leaf.type))
 
 
-def _costs(made: ColumnAdvice, sample: _Sample, size: _Size) -> None:
+def _costs(made: ColumnAdvice, sample: _ColumnSample, size: _Size) -> None:
     rows = size.rows / size.groups
     spec = FilterSpec(fpp=size.fpp)
     built = [spec.build(one.hashes) for one in sample.groups]

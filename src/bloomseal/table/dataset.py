@@ -146,7 +146,7 @@ def write_dataset(
         check_keys = True
     arguments = {"encryption": encryption, "bloom_filters": bloom_filters, "threads": threads, **options}
     arguments["check_keys"] = check_keys
-    writing = _Writing(target, by, settings, file_name, rows, arguments, progress)
+    writing = _DatasetWrite(target, by, settings, file_name, rows, arguments, progress)
     try:
         writing.run()
         report = writing.report
@@ -182,7 +182,7 @@ class _Settings:
 
 
 @dataclass(slots=True)
-class _File:
+class _FolderFile:
     """The rows of one folder on their way into a file.
 
     Attributes:
@@ -210,7 +210,7 @@ class _File:
             self.waiting = self.pending[0].nbytes
 
 
-class _Writing:
+class _DatasetWrite:
     def __init__(
         self,
         target: TargetFolder,
@@ -232,7 +232,7 @@ class _Writing:
         self._stored = pa.schema([one for one in self._schema if one.name not in by], self._schema.metadata)
         self._arguments = arguments
         self._progress = progress
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _FolderFile] = {}
         self._folders: set[str] = set()
         self._written: OrderedDict[str, None] = OrderedDict()
         """Folders whose file is open, the one that was longest without rows first."""
@@ -254,7 +254,7 @@ class _Writing:
                     self._put(folder, rows)
         if not self._started and not self._by:
             # Without a file a table has no columns.
-            self._files.setdefault("", _File())
+            self._files.setdefault("", _FolderFile())
         while self._files:
             self._finish(next(iter(self._files)))
 
@@ -282,7 +282,7 @@ class _Writing:
 
     def _put(self, folder: str, rows: pa.Table) -> None:
         while rows.num_rows:
-            file = self._files.setdefault(folder, _File())
+            file = self._files.setdefault(folder, _FolderFile())
             piece = rows.slice(0, self._room(file, rows))
             rows = rows.slice(piece.num_rows)
             self._waiting -= file.waiting
@@ -295,7 +295,7 @@ class _Writing:
         while self._waiting > _WAITING_BYTES and len(self._files) > 1:
             self._finish(max(self._files, key=lambda name: self._files[name].waiting))
 
-    def _room(self, file: _File, rows: pa.Table) -> int:
+    def _room(self, file: _FolderFile, rows: pa.Table) -> int:
         """How many of these rows the file takes before a row group, or the file, is full."""
         room = self._settings.row_group_size - file.pending_rows
         if self._settings.rows_per_file is not None:
@@ -305,14 +305,14 @@ class _Writing:
             room = min(room, max(1, int(left * rows.num_rows / max(rows.nbytes, 1))))
         return room
 
-    def _is_full(self, file: _File) -> bool:
+    def _is_full(self, file: _FolderFile) -> bool:
         rows, size = self._settings.rows_per_file, self._settings.bytes_per_file
         return (rows is not None and file.rows >= rows) or (size is not None and self._size(file) >= size)
 
-    def _size(self, file: _File) -> float:
+    def _size(self, file: _FolderFile) -> float:
         return (0 if file.writer is None else file.writer.bytes_written) + file.waiting * self._density
 
-    def _pour(self, folder: str, file: _File) -> FileWriter:
+    def _pour(self, folder: str, file: _FolderFile) -> FileWriter:
         """Hand the rows that wait to the file's writer."""
         writer = file.writer or self._start(folder, file)
         self._written.move_to_end(folder)
@@ -322,7 +322,7 @@ class _Writing:
         file.pending, file.pending_rows, file.waiting = [], 0, 0
         return writer
 
-    def _start(self, folder: str, file: _File) -> FileWriter:
+    def _start(self, folder: str, file: _FolderFile) -> FileWriter:
         while len(self._written) >= self._settings.max_open_files:
             self._finish(next(iter(self._written)))
         name = self._name.format(i=self._started, token=self._token)
@@ -345,7 +345,7 @@ class _Writing:
         if self._progress is not None:
             self._progress(self.report.rows, self._rows.total)
 
-    def _note(self, file: _File, writer: FileWriter) -> None:
+    def _note(self, file: _FolderFile, writer: FileWriter) -> None:
         self.report.files.append({"path": file.path, "rows": file.rows, "bytes": writer.bytes_written})
         self.report.rows += file.rows
 

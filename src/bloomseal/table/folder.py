@@ -20,7 +20,7 @@ from ..core.storage.local import identity
 from ..core.storage.ref import FileRef
 from ..keytools.material.store import MaterialStore, tidy
 from ..storage.atomic import storage_errors
-from ..storage.discovery.kinds import LOGS, Kind, is_hidden, kind_of
+from ..storage.discovery.kinds import LOGS, FileKind, is_hidden, kind_of
 from ..storage.folder import Folder
 from ..storage.formats import METADATA_ENDINGS, format_of
 from ..storage.objects import NO_MARKERS
@@ -98,7 +98,7 @@ class TargetFolder:
 
     def _is_data(self, relative: str) -> bool:
         """Would a reader take it? Spark's takes a file of any name."""
-        if kind_of(relative) is Kind.DATA:
+        if kind_of(relative) is FileKind.DATA:
             return True
         try:
             with open_source(self._at(relative)) as source:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..core.decryption import DecryptionSpec
     from ..policy import TablePolicy
-    from ..storage.discovery.kinds import Found
+    from ..storage.discovery.kinds import FoundFile
 
 __all__ = ["as_table", "open_table", "read_table"]
 
@@ -89,7 +89,7 @@ def open_table(
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
 
 
-def _tell_of_folders_above(files: Sequence[Found], known: Partitions) -> None:
+def _tell_of_folders_above(files: Sequence[FoundFile], known: Partitions) -> None:
     """Warn where files or folders were named one by one, as shells do with ``lake/*/*.parquet``, and what tells their
     rows apart stands above them: pyarrow and Spark leave such columns out, too.
     """

@@ -60,7 +60,7 @@ class _Encoded:
     samples: dict[int, int]
 
 
-class _State(StrEnum):
+class _WriterState(StrEnum):
     OPEN = "open"
     FAILED = "failed"
     COMPLETE = "complete"
@@ -76,7 +76,7 @@ class FileWriter:
     leaves no file, and a BloomsealWarning.
     """
 
-    _state = _State.ABORTED  # until it is whole
+    _state = _WriterState.ABORTED  # until it is whole
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class FileWriter:
         self._check_keys = check_keys
         self._file = self._begun()
         self._out = Assembler(self._file, self._keys, filters_at_end=filter_layout == "end")
-        self._state = _State.OPEN
+        self._state = _WriterState.OPEN
 
     def _begun(self) -> AtomicFile:
         """The temporary file."""
@@ -148,7 +148,7 @@ class FileWriter:
     @property
     def complete(self) -> bool:
         """The file has its name."""
-        return self._state is _State.COMPLETE
+        return self._state is _WriterState.COMPLETE
 
     def write(self, data: Any) -> None:
         """Append rows of any kind that `bloomseal.write_table` takes; otherwise as `write_table`.
@@ -198,7 +198,7 @@ class FileWriter:
             UsageError: the writer has failed, or was aborted: rows would be missing.
             BloomsealError: as `write_table`.
         """
-        if self._state is _State.COMPLETE:
+        if self._state is _WriterState.COMPLETE:
             return
         self._need_open()
         with self._at_work():
@@ -215,13 +215,13 @@ class FileWriter:
             self._file.commit(self._check)
             if self._keys is not None:
                 self._keys.committed()
-        self._state = _State.COMPLETE
+        self._state = _WriterState.COMPLETE
 
     def abort(self) -> None:
         """Drop everything that was written; after `close`, or a second time, it does nothing."""
-        if self._state in (_State.COMPLETE, _State.ABORTED):
+        if self._state in (_WriterState.COMPLETE, _WriterState.ABORTED):
             return
-        self._state = _State.ABORTED
+        self._state = _WriterState.ABORTED
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._out.close()
@@ -232,14 +232,14 @@ class FileWriter:
     def _need_open(self) -> None:
         """Rows taken now would be lost, or others are."""
         match self._state:
-            case _State.FAILED:
+            case _WriterState.FAILED:
                 what, hint = (
                     "the writer has failed, and rows that it took are missing",
                     "abort, and write the file again",
                 )
-            case _State.COMPLETE:
+            case _WriterState.COMPLETE:
                 what, hint = "the writer is closed, its file complete", "a writer of its own for another file"
-            case _State.ABORTED:
+            case _WriterState.ABORTED:
                 what, hint = "the writer was aborted, and its rows dropped", "a new writer"
             case _:
                 return
@@ -247,9 +247,9 @@ class FileWriter:
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
-        self._state = _State.FAILED
+        self._state = _WriterState.FAILED
         yield
-        self._state = _State.OPEN
+        self._state = _WriterState.OPEN
 
     def _flush(self, *, last: bool = False) -> None:
         if not self._pending:
@@ -324,14 +324,14 @@ class FileWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._state is not _State.ABORTED:
+            if kind is None and self._state is not _WriterState.ABORTED:
                 self.close()
         finally:
             self.abort()
 
     def __del__(self) -> None:
         # A process that was forked holds a copy, and has no say about the file.
-        if self._state in (_State.OPEN, _State.FAILED) and self._owner == os.getpid():
+        if self._state in (_WriterState.OPEN, _WriterState.FAILED) and self._owner == os.getpid():
             if self._pool is not None:
                 # This may be one of its threads, which held the writer last.
                 self._pool.shutdown(wait=False, cancel_futures=True)

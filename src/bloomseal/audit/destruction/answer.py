@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from .question import Question, Reason
+from .question import DestructionQuestion, DestructionReason
 
 __all__ = ["FORMAT", "NOT_LOOKED_AT", "Destruction"]
 
@@ -35,9 +35,9 @@ class Destruction:
         began, ended: when the files were looked at, in UTC.
     """
 
-    question: Question
+    question: DestructionQuestion
     answer: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[DestructionReason, ...]
     files: int
     snapshots: int
     sidecars: int

@@ -13,7 +13,7 @@ from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ..facts.files.file import FileFacts
 from ..facts.files.scan import Scanner
 from ..facts.keys import KeyFacts, SidecarView
-from .question import ALL_VERSIONS, Question, Reason
+from .question import ALL_VERSIONS, DestructionQuestion, DestructionReason
 
 __all__ = ["Examined", "Examiner", "Work", "file_of"]
 
@@ -30,12 +30,12 @@ class Examined:
     """
 
     place: str
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[DestructionReason] = field(default_factory=list)
     under: set[str] = field(default_factory=set)
     keys: int = 0
 
     def doubt(self, what: str, column: str | None = None) -> None:
-        self.reasons.append(Reason("unknown", self.place, what, column))
+        self.reasons.append(DestructionReason("unknown", self.place, what, column))
 
 
 def file_of(sidecar: str) -> str:
@@ -60,7 +60,7 @@ class Examiner:
         scanner: with the keys at hand, and with a witness where there is a KMS.
     """
 
-    def __init__(self, question: Question, scanner: Scanner) -> None:
+    def __init__(self, question: DestructionQuestion, scanner: Scanner) -> None:
         self._question = question
         self._scanner = scanner
         self._sets: dict[frozenset[str], set[str]] = {}
@@ -127,7 +127,7 @@ class Examiner:
         as_asked = question.real._replace(key=question.master_key, version=asked)
         if claimed == as_asked or any(question.is_about(one) for one in (told, named, claimed) if one is not None):
             what = f"a key is under {_shown(version.key, version.version)}"
-            found.reasons.append(Reason("no", found.place, what, column))
+            found.reasons.append(DestructionReason("no", found.place, what, column))
         elif told is None:
             if kms.is_witness:  # that there is none stands against a yes as it is, once for all keys
                 found.doubt(f"a key that says it is under {_shown(key.master_key, key.version)}: {key.untold}", column)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from ...core.errors import UsageError
 from ...core.storage.local import identity
 from ...keytools import KeyTools
-from ..facts.auditor import Access, AnyPath, Auditor
+from ..facts.auditor import AnyPath, Auditor, AuditorOptions
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work, file_of
-from .question import CACHE_LIFETIME, Question, Reason, ask
+from .question import CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -25,7 +25,7 @@ __all__ = ["Examination", "asking", "examine", "may_destroy"]
 
 _ROUNDS: Final = 5
 Stamp = tuple[Any, ...] | None
-Asking = Callable[[KeyTools | None, datetime], Question]
+Asking = Callable[[KeyTools | None, datetime], DestructionQuestion]
 
 
 def may_destroy(
@@ -36,7 +36,7 @@ def may_destroy(
     also: Sequence[AnyPath] | AnyPath = (),
     after: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **access: Unpack[Access],
+    **access: Unpack[AuditorOptions],
 ) -> Destruction:
     """Does any of these files, or any retained version of these tables, need a master key version?
 
@@ -105,9 +105,9 @@ class Examination:
 
     def __init__(
         self,
-        ask: Callable[[datetime], Question],
+        ask: Callable[[datetime], DestructionQuestion],
         find: Callable[[], Places],
-        examine: Callable[[Question, list[Work]], Iterable[Examined]],
+        examine: Callable[[DestructionQuestion, list[Work]], Iterable[Examined]],
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._began = datetime.now(UTC)
@@ -117,7 +117,7 @@ class Examination:
         self._systems = Systems()
         # Each file with its stamp, and its sidecar's, from before it was opened.
         self._done: dict[tuple[int, str], tuple[Stamp, Examined]] = {}
-        self._gone: list[Reason] = []
+        self._gone: list[DestructionReason] = []
 
     def answer(self, given: Sequence[AnyPath]) -> Destruction:
         """Look at everything.
@@ -132,9 +132,9 @@ class Examination:
             [
                 *self._question.reasons,
                 *last.reasons,
-                *(Reason("unknown", os.fspath(given[0]), what) for what in self._changes(last, still)),
+                *(DestructionReason("unknown", os.fspath(given[0]), what) for what in self._changes(last, still)),
                 *(_placed(text) for text in (*places.unknown, *places.unsure)),
-                *(Reason("unknown", place, "no file was found there") for place in places.empty),
+                *(DestructionReason("unknown", place, "no file was found there") for place in places.empty),
                 *self._gone,
                 *(reason for one in seen for reason in one.reasons),
             ],
@@ -156,7 +156,7 @@ class Examination:
             ended=datetime.now(UTC),
         )
 
-    def _changes(self, last: Question, still: bool) -> Iterator[str]:
+    def _changes(self, last: DestructionQuestion, still: bool) -> Iterator[str]:
         first = self._question
         if (last.real, last.fingerprints) != (first.real, first.fingerprints):
             yield "the KMS has another key of this name than when the first file was looked at"
@@ -188,7 +188,9 @@ class Examination:
     def _listed(self) -> Places:
         """What a listing names; what was gone before it could be looked at is remembered."""
         places = self._find()
-        self._gone += [Reason("unknown", path, "it was listed, and gone before it was opened") for path in places.gone]
+        self._gone += [
+            DestructionReason("unknown", path, "it was listed, and gone before it was opened") for path in places.gone
+        ]
         return places
 
     def _forget(self, there: Collection[tuple[int, str]]) -> None:
@@ -247,10 +249,14 @@ def _stamp(filesystem: FileSystem | None, path: str) -> Stamp:
     return str(info.type), info.size, info.mtime_ns
 
 
-def _placed(text: str) -> Reason:
+def _placed(text: str) -> DestructionReason:
     """Places tell in words, ``PLACE: WHY``."""
     place, colon, why = text.partition(": ")
-    return Reason("unknown", place, why) if colon else Reason("unknown", text, "it could not be looked at")
+    return (
+        DestructionReason("unknown", place, why)
+        if colon
+        else DestructionReason("unknown", text, "it could not be looked at")
+    )
 
 
 def _listed(paths: Sequence[AnyPath] | AnyPath) -> list[AnyPath]:

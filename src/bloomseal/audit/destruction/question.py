@@ -14,7 +14,7 @@ from ...core.spelling import nearest
 from ...keytools import Keyring, KeyTools, KmsAccessError, Problem
 from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
 
-__all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "Question", "Reason", "ask", "named_version"]
+__all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "DestructionQuestion", "DestructionReason", "ask", "named_version"]
 
 ALL_VERSIONS: Final = "*"
 
@@ -25,7 +25,7 @@ otherwise.
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class DestructionReason:
     """Why an answer is no *yes*.
 
     Attributes:
@@ -50,7 +50,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DestructionQuestion:
     """May a master key version be destroyed, as far as its KMS alone tells?
 
     Attributes:
@@ -73,7 +73,7 @@ class Question:
     real: MasterVersion
     same: frozenset[MasterVersion] = frozenset()
     after: float = 0.0
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[DestructionReason, ...] = ()
     kms: str | None = None
     problem: str | None = None
     state: str | None = None
@@ -99,7 +99,9 @@ def named_version(text: str) -> tuple[str, str]:
     return key, version
 
 
-def ask(master_key: str, version: str | None, tools: KeyTools | None, now: datetime, *, after: float) -> Question:
+def ask(
+    master_key: str, version: str | None, tools: KeyTools | None, now: datetime, *, after: float
+) -> DestructionQuestion:
     """The question, held against what the KMS knows.
 
     Args:
@@ -112,7 +114,7 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, now: datet
         UsageError: the KMS knows no such key, or no such version of it.
     """
     version = None if version == ALL_VERSIONS else version
-    plain = Question(master_key, version or ALL_VERSIONS, MasterVersion(master_key, version), after=after)
+    plain = DestructionQuestion(master_key, version or ALL_VERSIONS, MasterVersion(master_key, version), after=after)
     if tools is None:
         return _doubted(plain, "no KMS was asked, so that nobody knows which version each wrapped key is under")
     calls = tools.calls
@@ -150,11 +152,11 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, now: datet
     )
 
 
-def _doubt(question: Question, why: str) -> Reason:
-    return Reason("unknown", f"{question.master_key}:{question.version}", why)
+def _doubt(question: DestructionQuestion, why: str) -> DestructionReason:
+    return DestructionReason("unknown", f"{question.master_key}:{question.version}", why)
 
 
-def _doubted(question: Question, why: str) -> Question:
+def _doubted(question: DestructionQuestion, why: str) -> DestructionQuestion:
     return replace(question, problem=why, reasons=(_doubt(question, why),))
 
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ...core.storage.source import Source
     from .files.deep import Nonces
 
-__all__ = ["Access", "AnyPath", "Auditor"]
+__all__ = ["AnyPath", "Auditor", "AuditorOptions"]
 
 AnyPath = str | os.PathLike[str]
 
 
-class Access(TypedDict, total=False):
+class AuditorOptions(TypedDict, total=False):
     """The arguments of an `Auditor`, for functions that make one."""
 
     keys: Any

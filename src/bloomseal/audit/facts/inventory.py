@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 
 import pyarrow as pa
 
-from .auditor import Access, AnyPath, Auditor
+from .auditor import AnyPath, Auditor, AuditorOptions
 from .files.file import PROTECTIONS, SEEN, FileFacts
 from .files.views import EXPOSED
 from .keys import KeyFacts
@@ -110,7 +110,7 @@ def inventory(
     filters: bool | None = None,
     deep: bool = False,
     progress: Callable[[int, int], None] | None = None,
-    **access: Unpack[Access],
+    **access: Unpack[AuditorOptions],
 ) -> pa.Table:
     """The protection of every column chunk, over any number of files.
 

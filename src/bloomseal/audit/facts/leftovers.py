@@ -22,7 +22,7 @@ from ...core.storage.source import Source
 from ...orc.layout import OrcLayout
 from ...orc.tail import MAGIC as ORC
 from ...storage import replacement
-from ...storage.discovery.kinds import Found, Kind
+from ...storage.discovery.kinds import FileKind, FoundFile
 from ...storage.places import open_source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
@@ -54,7 +54,7 @@ class Leftover:
 
     path: str
     root: str | None
-    kind: Kind
+    kind: FileKind
     content: Content
     columns: tuple[str, ...] = ()
     why: str = ""
@@ -67,10 +67,10 @@ def target_of(path: str) -> str | None:
     return None if target is None else posixpath.join(folder, target)
 
 
-def look_at(found: Found) -> Leftover | None:
+def look_at(found: FoundFile) -> Leftover | None:
     """What lies there; None where a living writer has it, or it is gone. Never raises for what is in the file."""
     ref = found.ref
-    if found.kind is Kind.LEFTOVER and ref.filesystem is None and _at_work(ref.path):
+    if found.kind is FileKind.LEFTOVER and ref.filesystem is None and _at_work(ref.path):
         return None
     columns: tuple[str, ...] = ()
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import UsageError
 from ...core.storage.ref import FileRef
 from ...storage.discovery import tables
-from ...storage.discovery.kinds import Found, Kind, is_of_index
+from ...storage.discovery.kinds import FileKind, FoundFile, is_of_index
 from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
@@ -79,7 +79,7 @@ class Places:
     versions: int = 0
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
-    outside: list[Found] = field(default_factory=list)
+    outside: list[FoundFile] = field(default_factory=list)
     named: dict[str, list[str]] = field(default_factory=dict)
     untold: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ def find_files(
     if not listed:
         raise UsageError("nothing to audit", hint="a file, a folder or a table")
     places = Places()
-    seen = _Seen()
+    seen = _SeenFiles()
     for path in listed:
         _add(resolve_path(path, filesystem), places, seen, history)
     given = [resolve_path(path, filesystem).path.rstrip("/") + "/" for path in listed]
@@ -130,7 +130,7 @@ def find_files(
     return places
 
 
-class _Seen:
+class _SeenFiles:
     """Each file once."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class _Seen:
         self.files.setdefault(self.systems.key(ref), ref)
 
 
-def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
+def _add(ref: FileRef, places: Places, seen: _SeenFiles, history: bool) -> None:
     try:
         found = tables.find_files(ref.path, ref.filesystem, everything=True, follow_links=True)
     except (tables.NothingThereError, tables.UnseenError) as error:
@@ -153,7 +153,7 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
         _take(places, seen, [ref])  # a place that can't be reached is a finding, not the end
     _take(places, seen, (one.ref for one in found.files))
     # A sealed index is as telling as its column, and is looked at like a file of the table.
-    indexes = [one for one in found.others if one.kind is Kind.HIDDEN and is_of_index(one.relative)]
+    indexes = [one for one in found.others if one.kind is FileKind.HIDDEN and is_of_index(one.relative)]
     _take(places, seen, (one.ref for one in indexes))
     if history:
         _take(places, seen, (one.ref for one in found.others))
@@ -165,7 +165,7 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
     places.outside += [one for one in [*found.others, *found.begun] if _is_text(one.ref.path) and one not in indexes]
     places.unread += [_shown(path) for path in found.unread]
     places.named[ref.path] = found.named
-    places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
+    places.dead += [one.ref.path for one in found.others if one.kind is FileKind.DEAD]
     places.gone += found.gone
     places.sidecars += found.sidecars
     places.missing += found.missing
@@ -174,7 +174,7 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
         _from_log(FileRef(folder, ref.filesystem), log, places, seen, history)
 
 
-def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _Seen, history: bool) -> None:
+def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _SeenFiles, history: bool) -> None:
     """What only the log knows: values of columns, and the files of older versions."""
     try:
         told = log.history()
@@ -210,7 +210,7 @@ def _is_inside(name: str, table: FileRef) -> bool:
     return any(name.startswith(f"{root}/") for root in roots)
 
 
-def _take(places: Places, seen: _Seen, refs: Iterable[FileRef]) -> None:
+def _take(places: Places, seen: _SeenFiles, refs: Iterable[FileRef]) -> None:
     for ref in refs:
         if not _is_text(ref.path):
             places.unknown.append(f"{_shown(ref.path)}: its name is no text; it was not looked at")

@@ -58,7 +58,7 @@ def _none() -> Files:
 
 
 @dataclass
-class _Group:
+class _KeyGroup:
     """Keys of one kind: what is counted of them."""
 
     files: Files = field(default_factory=_none)
@@ -74,8 +74,8 @@ class _Bill:
         self.unseen = [*report.unseen, *report.hidden]
         self.moment = datetime.fromtimestamp(0, UTC)
         self.algorithms: dict[tuple[str, str, str], Files] = {}
-        self.masters: dict[tuple[str, str | None], _Group] = {name: _Group() for name in lives}
-        self.data_keys: dict[_Name, _Group] = {}
+        self.masters: dict[tuple[str, str | None], _KeyGroup] = {name: _KeyGroup() for name in lives}
+        self.data_keys: dict[_Name, _KeyGroup] = {}
         self.tables: dict[str, tuple[Files, set[_Name]]] = {}
         for life in lives.values():
             for one in _of_master(life["bits"]):
@@ -123,8 +123,8 @@ class _Bill:
                 continue
             name = (master, version, row["algorithm"], bits)
             for group in (
-                self.masters.setdefault((master, version), _Group()),
-                self.data_keys.setdefault(name, _Group()),
+                self.masters.setdefault((master, version), _KeyGroup()),
+                self.data_keys.setdefault(name, _KeyGroup()),
             ):
                 group.files = np.union1d(group.files, files)
                 group.columns.add(column)
@@ -157,7 +157,7 @@ class _Bill:
             component = {"bom-ref": f"table:{table}", "name": table, "type": "data"}
             yield component | _properties({"files": len(files)}), [_ref("data-keys", one) for one in named]
 
-    def _master(self, name: tuple[str, str | None], group: _Group) -> tuple[dict[str, Any], list[str]]:
+    def _master(self, name: tuple[str, str | None], group: _KeyGroup) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
         needs = [f"algorithm:{one[0]}" for one in _of_master(life["bits"] if life is not None else None)]
         more: dict[str, Any] = {"state": _state(group.states, life)}
@@ -178,7 +178,7 @@ def _ref(kind: str, name: Iterable[object]) -> str:
     return ":".join([kind, *(str(part or "unknown") for part in name)])
 
 
-def _counts(group: _Group) -> dict[str, Any]:
+def _counts(group: _KeyGroup) -> dict[str, Any]:
     return {"files": len(group.files), "columns": ", ".join(sorted(group.columns)[:200])}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...core.errors import PolicyError
 from ...core.parquet.expectation import Expectation
 from ...policy import TablePolicy
-from ...storage.discovery.kinds import Kind, is_of_index
+from ...storage.discovery.kinds import FileKind, is_of_index
 from ..facts.files.file import Broken, FileFacts, Seen
 from ..facts.files.views import EXPOSED
 from ..facts.leftovers import Content, target_of
@@ -45,10 +45,10 @@ _VACUUM = (
     "RETAIN 0 HOURS. Iceberg: CALL system.expire_snapshots, then CALL system.remove_orphan_files."
 )
 _BESIDE = {
-    Kind.LEFTOVER: "what a killed writer has left of",
-    Kind.HIDDEN: "a hidden file in the table's folder",
-    Kind.OTHER: "a file that no reader takes",
-    Kind.DEAD: "a dead file, which no live version of the table names",
+    FileKind.LEFTOVER: "what a killed writer has left of",
+    FileKind.HIDDEN: "a hidden file in the table's folder",
+    FileKind.OTHER: "a file that no reader takes",
+    FileKind.DEAD: "a dead file, which no live version of the table names",
 }
 
 
@@ -284,7 +284,7 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
         if target is not None:
             message += f" {posixpath.basename(target)}"
         place = one.root or posixpath.dirname(one.path)
-        details = {"advice": _VACUUM.format(place=place)} if one.kind is Kind.DEAD else None
+        details = {"advice": _VACUUM.format(place=place)} if one.kind is FileKind.DEAD else None
         severity = None if serious else Severity.WARNING
         made = found("BS115", message, severity, one.path, details=details)
         yield made if target is not None else made.unmendable()

@@ -61,7 +61,7 @@ def _group_of(finding: Finding, facts: Facts) -> Hashable:
 
 
 def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
-    group, rule = _Group(findings, facts), findings[0].rule
+    group, rule = _RemedyFindings(findings, facts), findings[0].rule
     template = rule.fix_for(group.file_format)
     of_index = is_of_index(findings[0].file or "")
     if of_index and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
@@ -91,7 +91,7 @@ def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
     Raises:
         _UnsaidError: a value can't be said.
     """
-    group = _Group(findings, facts)
+    group = _RemedyFindings(findings, facts)
     few = 1 < len(group.paths) <= _MOST_FILES
     if not (few and template.startswith(_ONE_FILE)):
         try:
@@ -103,7 +103,7 @@ def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
     return " && ".join(_command(some, facts, template) for some in each)
 
 
-class _Group:
+class _RemedyFindings:
     """The findings of a remedy, and the values of a command's placeholders: a method each, of the same name."""
 
     def __init__(self, findings: Sequence[Finding], facts: Facts) -> None:

@@ -10,7 +10,7 @@ import click
 
 from ...core.errors import UsageError
 from ..render import facts, print_json, printable, progress
-from ..state import PATH, State
+from ..state import PATH, CommandState
 from .options import option, options
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DestructionOptions:
             found = may_destroy(
                 key, version, list(paths), also=list(self.also), after=self.after, progress=tell, **common
             )
-        if State.current().json:
+        if CommandState.current().json:
             print_json(found.to_dict())
         else:
             _tell(found)

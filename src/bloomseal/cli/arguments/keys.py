@@ -24,7 +24,7 @@ from ...core.errors import KeyAccessError, UsageError
 from ...core.storage.local import open_regular
 from ...keytools import ExplicitKeys, Keyring, KeyTools
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
-from ..state import PATH, State
+from ..state import PATH, CommandState
 from .options import option, options
 
 __all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase"]
@@ -122,7 +122,7 @@ class KeyOptions:
         if not self.kms and not path:
             return None
         made = KeyTools(self.kms or open_keyring(str(path), self.passphrase_file))
-        State.current().tools = State.current().tools or made
+        CommandState.current().tools = CommandState.current().tools or made
         return made
 
     def said(self) -> list[str] | None:

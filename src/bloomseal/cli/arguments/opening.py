@@ -13,7 +13,7 @@ import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import UsageError
-from ..state import PATH, State
+from ..state import PATH, CommandState
 from .keys import KeyOptions
 from .options import option, options
 
@@ -70,7 +70,7 @@ class PolicyOptions:
         from ...policy import Policy
 
         found = Policy.load(self.policy_file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
-        State.current().tools = found.keys.tools
+        CommandState.current().tools = found.keys.tools
         return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...core.errors import UsageError
-from ...storage.discovery.kinds import Kind, kind_of
+from ...storage.discovery.kinds import FileKind, kind_of
 
 __all__ = ["need_elsewhere"]
 
@@ -32,7 +32,7 @@ def need_elsewhere(target: str, inputs: Sequence[str], hint: str) -> None:
         if _same(target, place):
             raise UsageError("the output is an input, and would take its place", file=target, hint=hint)
         inside = real.startswith(os.path.realpath(place).rstrip("/") + "/")
-        if inside and kind_of(Path(real).name) is Kind.DATA:
+        if inside and kind_of(Path(real).name) is FileKind.DATA:
             raise UsageError(
                 f"the output would be data of {place}, which is read", file=target, hint="a file outside the folder"
             )

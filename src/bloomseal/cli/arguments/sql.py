@@ -34,12 +34,12 @@ _CASTS: Final = {
 def parse_sql(text: str, schema: Schema) -> Condition:
     """As `parse_where`, whatever it understands."""
     try:
-        return _Reading(schema).condition(sqlglot.parse_one(text, into=exp.Condition, dialect="duckdb"))
+        return _SqlTranslation(schema).condition(sqlglot.parse_one(text, into=exp.Condition, dialect="duckdb"))
     except (SqlglotError, RecursionError):
         raise UsageError("the condition is not understood", hint=HINT) from None
 
 
-class _Reading:
+class _SqlTranslation:
     """sqlglot's tree → ours, against one schema."""
 
     def __init__(self, schema: Schema) -> None:
@@ -118,17 +118,17 @@ class _Reading:
         return row_leaf(self._schema, name), name
 
 
-_READ: Final[dict[type[exp.Expr], Callable[[_Reading, exp.Expr], Condition]]] = {
-    exp.And: _Reading._joined,
-    exp.Or: _Reading._joined,
-    exp.Not: _Reading._not,
-    exp.Paren: _Reading._paren,
-    exp.Column: _Reading._column_itself,
-    exp.In: _Reading._in,
-    exp.Between: _Reading._between,
-    exp.Is: _Reading._is,
-    exp.Like: _Reading._like,
-    exp.Escape: _Reading._escape,
+_READ: Final[dict[type[exp.Expr], Callable[[_SqlTranslation, exp.Expr], Condition]]] = {
+    exp.And: _SqlTranslation._joined,
+    exp.Or: _SqlTranslation._joined,
+    exp.Not: _SqlTranslation._not,
+    exp.Paren: _SqlTranslation._paren,
+    exp.Column: _SqlTranslation._column_itself,
+    exp.In: _SqlTranslation._in,
+    exp.Between: _SqlTranslation._between,
+    exp.Is: _SqlTranslation._is,
+    exp.Like: _SqlTranslation._like,
+    exp.Escape: _SqlTranslation._escape,
 }
 
 

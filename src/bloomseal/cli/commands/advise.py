@@ -16,7 +16,7 @@ from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options
 from ..arguments.where import parse_where
 from ..render import print_json, remark, size, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["advise"]
 
@@ -49,7 +49,7 @@ def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: 
     opened = open_table(folder, decryption=opening.decryption([folder]))
     asked, skipped = (None, 0) if queries is None else _asked(queries, opened.leaves)
     found = opened.advise(list(columns) or None, queries=asked)
-    if State.current().json:
+    if CommandState.current().json:
         print_json([one.to_dict() for one in found])
         return
     if skipped:

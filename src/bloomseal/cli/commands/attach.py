@@ -12,7 +12,7 @@ from ...table.verbs import attach_filters
 from ..arguments.filters import filter_option
 from ..arguments.opening import OpeningOptions, opening_options
 from ..render import facts, print_json, progress, size, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["attach"]
 
@@ -42,7 +42,7 @@ def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: Op
     with progress("Building filters") as tell:
         found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
     reports = [*found.values()] if isinstance(found, dict) else [found]
-    if State.current().json:
+    if CommandState.current().json:
         told = [report.to_dict() for report in reports]
         print_json(told if isinstance(found, dict) else told[0])
         return

@@ -16,7 +16,7 @@ from ..arguments.looking import LookOptions, look_options
 from ..arguments.options import option, options
 from ..render import facts, print_json, printable, progress, remark, table
 from ..reports import Target
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...audit import Report
@@ -108,7 +108,7 @@ class _Demonstration:
             except BloomsealError as error:
                 failed |= not isinstance(error, NothingLeaksError)
                 remark(f"bloomseal: {error.at(file=ref.path)}")
-        if State.current().json:
+        if CommandState.current().json:
             print_json([one.to_dict() for one in results])
         else:
             table(
@@ -203,7 +203,7 @@ def audit(
     for target in targets:
         target.write(report)
     changes = reports.changes(report)
-    if State.current().json:
+    if CommandState.current().json:
         print_json(report.to_dict() | ({} if changes is None else {"since": changes}))
     else:
         _tell(report)

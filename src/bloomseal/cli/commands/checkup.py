@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ...keytools.kms.calls import KmsCalls
     from ...policy import Policy, TablePolicy
 
-__all__ = ["Check", "State", "kms_checks", "software_checks", "table_checks"]
+__all__ = ["Check", "CheckOutcome", "kms_checks", "software_checks", "table_checks"]
 
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\d.]+))?[^;]*(?:;.*extra\s*==\s*[\"']([\w-]+)[\"'])?")
 _SECONDS: Final = 10.0
 _SHOWN: Final = 3
 
 
-class State(StrEnum):
+class CheckOutcome(StrEnum):
     """The outcome of a check. UNKNOWN is an answer, and none to rely on."""
 
     OK = "ok"
@@ -38,7 +38,7 @@ class State(StrEnum):
 
     @property
     def good(self) -> bool:
-        return self in (State.OK, State.NOTE)
+        return self in (CheckOutcome.OK, CheckOutcome.NOTE)
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Check:
 
     part: str
     name: str
-    state: State
+    state: CheckOutcome
     found: str
     hint: str | None = None
 
     @classmethod
-    def failed(cls, part: str, name: str, error: BloomsealError, state: State = State.PROBLEM) -> Check:
+    def failed(cls, part: str, name: str, error: BloomsealError, state: CheckOutcome = CheckOutcome.PROBLEM) -> Check:
         """The line for an error of ours."""
         # Without the place: the line's name says it.
         return cls(part, name, state, error.what, hint_for(error))
@@ -72,13 +72,16 @@ class Check:
 def software_checks() -> Iterator[Check]:
     """Versions, extras, and a Java for Spark. Loads none of the libraries."""
     yield Check(
-        "software", "bloomseal", State.OK, f"{__version__}, Python {platform.python_version()}, {platform.system()}"
+        "software",
+        "bloomseal",
+        CheckOutcome.OK,
+        f"{__version__}, Python {platform.python_version()}, {platform.system()}",
     )
     extras: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     try:
         required = metadata.requires("bloomseal") or []
     except metadata.PackageNotFoundError:
-        yield Check("software", "libraries", State.UNKNOWN, "bloomseal is not installed", "pip install .")
+        yield Check("software", "libraries", CheckOutcome.UNKNOWN, "bloomseal is not installed", "pip install .")
         required = []
     found = []
     for text in required:
@@ -91,18 +94,18 @@ def software_checks() -> Iterator[Check]:
             extras[extra].append((f"{name} {version}", version is not None and not old))
         elif version is None or old:
             said = f"{version or 'missing'}, {floor} is needed"
-            yield Check("software", name, State.PROBLEM, said, f"pip install '{name}>={floor}'")
+            yield Check("software", name, CheckOutcome.PROBLEM, said, f"pip install '{name}>={floor}'")
         elif name in ("pyarrow", "cryptography", "numpy"):
             found.append(f"{name} {version}")
     if found:
-        yield Check("software", "libraries", State.OK, ", ".join(sorted(found)))
+        yield Check("software", "libraries", CheckOutcome.OK, ", ".join(sorted(found)))
     there = [name for name, libraries in extras.items() if all(good for _, good in libraries)]
     if there:
         told = ", ".join(f"{name} ({', '.join(text for text, _ in extras[name])})" for name in there)
-        yield Check("software", "extras", State.OK, told)
+        yield Check("software", "extras", CheckOutcome.OK, told)
     if missing := [name for name in extras if name not in there]:
         pip = f"pip install 'bloomseal[{','.join(missing)}]'"
-        yield Check("software", "extras not there", State.NOTE, ", ".join(missing), pip)
+        yield Check("software", "extras not there", CheckOutcome.NOTE, ", ".join(missing), pip)
     yield _java()
 
 
@@ -155,7 +158,7 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
     except BloomsealError as error:
         yield Check.failed("table", path, error)
         return
-    state = State.OK if report.files else State.UNKNOWN
+    state = CheckOutcome.OK if report.files else CheckOutcome.UNKNOWN
     keyless = "" if keys is not None else ", without keys"
     yield Check(
         "table",
@@ -167,18 +170,24 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
     if policy is None:
         clear = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())
         yield Check(
-            "table", "policy", State.NOTE, f"none, so that nothing was judged; in clear: {clear}", "--policy FILE"
+            "table",
+            "policy",
+            CheckOutcome.NOTE,
+            f"none, so that nothing was judged; in clear: {clear}",
+            "--policy FILE",
         )
     if policy is not None and report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
-        yield Check("table", "policy", State.UNKNOWN, "no table of the policy is called as the path is", "--table NAME")
+        yield Check(
+            "table", "policy", CheckOutcome.UNKNOWN, "no table of the policy is called as the path is", "--table NAME"
+        )
     yield from _findings(report, path)
     # Without keys much is hidden by design; what could not be looked at is a doubt.
-    told: list[tuple[State, str, str | None]] = [(State.UNKNOWN, text, None) for text in report.unseen]
-    told += [(State.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
+    told: list[tuple[CheckOutcome, str, str | None]] = [(CheckOutcome.UNKNOWN, text, None) for text in report.unseen]
+    told += [(CheckOutcome.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
     for state, text, hint in told[:_SHOWN]:
         yield Check("table", "not seen", state, text, hint)
     if len(told) > _SHOWN:
-        worst = State.UNKNOWN if len(report.unseen) > _SHOWN else State.NOTE
+        worst = CheckOutcome.UNKNOWN if len(report.unseen) > _SHOWN else CheckOutcome.NOTE
         yield Check("table", "not seen", worst, f"and {len(told) - _SHOWN} more", "bloomseal audit has all")
 
 
@@ -191,7 +200,7 @@ def _findings(report: Report, path: str) -> Iterator[Check]:
             yield Check(
                 "table",
                 f"{worst.rule.id} {worst.rule.name}",
-                State.PROBLEM if worst.severity >= Severity.ERROR else State.NOTE,
+                CheckOutcome.PROBLEM if worst.severity >= Severity.ERROR else CheckOutcome.NOTE,
                 f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {files[0]}: {worst.message}",
                 worst.mend,
             )
@@ -201,11 +210,11 @@ def _java() -> Check:
     from ...spark.runtime import java_home, java_version
 
     if (spark := _version("pyspark")) is None:
-        return Check("software", "Spark", State.NOTE, "PySpark is not there", "pip install 'bloomseal[spark]'")
+        return Check("software", "Spark", CheckOutcome.NOTE, "PySpark is not there", "pip install 'bloomseal[spark]'")
     if (home := java_home()) is None:
         pip = "pip install 'bloomseal[jvm]', or JAVA_HOME"
-        return Check("software", "Spark", State.NOTE, f"PySpark {spark}, no Java of version 17 or later", pip)
-    return Check("software", "Spark", State.OK, f"PySpark {spark}, Java {java_version(home)}")
+        return Check("software", "Spark", CheckOutcome.NOTE, f"PySpark {spark}, no Java of version 17 or later", pip)
+    return Check("software", "Spark", CheckOutcome.OK, f"PySpark {spark}, Java {java_version(home)}")
 
 
 def _master_keys(table: TablePolicy) -> ItemsView[str, bool]:
@@ -229,18 +238,18 @@ def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
             return Check(
                 "keys",
                 name,
-                State.PROBLEM,
+                CheckOutcome.PROBLEM,
                 "another key came back than was wrapped",
                 "the log of the KMS: its key may have been replaced",
             )
     except BloomsealError as error:
         problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID
-        state = State.UNKNOWN if problem in (Problem.UNREACHABLE, Problem.THROTTLED) else State.PROBLEM
+        state = CheckOutcome.UNKNOWN if problem in (Problem.UNREACHABLE, Problem.THROTTLED) else CheckOutcome.PROBLEM
         if not current and doing == "wrap" and problem is Problem.DENIED:
             # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
-            state = State.NOTE
+            state = CheckOutcome.NOTE
         return Check("keys", name, state, f"{doing}: {problem}: {error.what}", hint_for(error))
-    return Check("keys", name, State.OK, "wraps and unwraps" if current else "wraps and unwraps; a previous key")
+    return Check("keys", name, CheckOutcome.OK, "wraps and unwraps" if current else "wraps and unwraps; a previous key")
 
 
 def _version(name: str) -> str | None:

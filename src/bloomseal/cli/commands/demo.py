@@ -13,7 +13,7 @@ import click
 
 from ...core.errors import UsageError
 from ..render import busy, print_json, remark, size, table
-from ..state import State, common_options
+from ..state import CommandState, common_options
 
 __all__ = ["demo"]
 
@@ -57,7 +57,7 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
             results["spark_left_out"] = reason
         if directory or keep:
             results["directory"] = str(folder)
-    if State.current().json:
+    if CommandState.current().json:
         print_json(results)
     else:
         _show(results)

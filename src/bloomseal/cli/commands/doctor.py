@@ -11,9 +11,8 @@ from ...keytools import Keyring, KeyTools
 from ...policy import Policy, TablePolicy
 from ..arguments.keys import KeyOptions, key_options
 from ..render import busy, print_json, table
-from ..state import PATH, common_options
-from ..state import State as Run
-from .checkup import Check, State, kms_checks, software_checks, table_checks
+from ..state import PATH, CommandState, common_options
+from .checkup import Check, CheckOutcome, kms_checks, software_checks, table_checks
 
 __all__ = ["doctor"]
 
@@ -55,7 +54,7 @@ def doctor(path: str | None, policy: str | None, table_name: str | None, sample:
     with busy("Looking"):
         checks = list(_checks(path, policy, table_name, sample, keys))
     good = all(check.state.good for check in checks)
-    if Run.current().json:
+    if CommandState.current().json:
         print_json({"ok": good, "checks": [check.to_dict() for check in checks]})
     else:
         table(["", "what", "found", "try"], [(c.state.value, c.name, c.found, c.hint) for c in checks])
@@ -79,13 +78,15 @@ def _checks(
         try:
             loaded = Policy.load(policy_path, kms=tools)
             policy = loaded if table_name is None else loaded.for_table(table_name)
-            yield Check("policy", policy_path, State.OK, f"valid; tables: {', '.join(sorted(loaded.tables)) or 'none'}")
+            yield Check(
+                "policy", policy_path, CheckOutcome.OK, f"valid; tables: {', '.join(sorted(loaded.tables)) or 'none'}"
+            )
         except BloomsealError as error:
             yield Check.failed("policy", policy_path, error)
     if policy is not None:
         tried = list(kms_checks(policy, tools))
         yield from tried
-        works = any(check.state is State.OK for check in tried)
+        works = any(check.state is CheckOutcome.OK for check in tried)
         if tools is not None and not works:
             at_hand = None  # to ask again for every file takes long, and gives the same answer
         elif at_hand is None and works:
@@ -107,7 +108,7 @@ def _without_policy(tools: KeyTools) -> Check:
     return Check(
         "keys",
         name,
-        State.OK if isinstance(kms, Keyring) else State.NOTE,
+        CheckOutcome.OK if isinstance(kms, Keyring) else CheckOutcome.NOTE,
         found,
         None if isinstance(kms, Keyring) else "--policy FILE",
     )

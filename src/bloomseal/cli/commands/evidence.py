@@ -16,7 +16,7 @@ from ..arguments.keys import KeyOptions, key_options
 from ..arguments.looking import LookOptions, look_options
 from ..arguments.options import option, options
 from ..render import facts, print_json, printable, progress, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...evidence.bundle.signing import Signer
@@ -150,7 +150,7 @@ def make_bundle(
             **vars(beside) | {"journals": beside.journals or None},
         )
     told = found.told
-    if State.current().json:
+    if CommandState.current().json:
         print_json({"bundle": out, "signatures": len(signers), **told})
         return 0
     _tell(told, out)
@@ -181,7 +181,7 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
     if signature is not None and public_key is not None:
         signers.append(Detached(signature, public_key))
     signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
-    if State.current().json:
+    if CommandState.current().json:
         print_json({"bundle": bundle, "signed_by": signed})
     else:
         facts([("bundle", bundle), ("signed by", ", ".join(signed))])
@@ -197,7 +197,7 @@ def public_key_of(key: str) -> int:
     from ...evidence.bundle.signing import PublicKey
 
     pem = KmsSigner(key).public_key()
-    if State.current().json:
+    if CommandState.current().json:
         print_json({"public_key": pem.decode(), "fingerprint": PublicKey(pem).fingerprint})
     else:
         click.echo(pem, nl=False)
@@ -225,7 +225,7 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
 
     found, content = checked(bundle, list(public_keys), "evidence.json")
     told = _content(content or b"")
-    if State.current().json:
+    if CommandState.current().json:
         print_json({**found.to_dict(), "evidence": told})
         return 0 if found.ok else 1
     facts(

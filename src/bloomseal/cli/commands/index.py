@@ -17,7 +17,7 @@ from ..arguments.opening import OpeningOptions
 from ..arguments.options import argument, option, options
 from ..arguments.sealing import SealingOptions
 from ..render import facts, print_json, progress, size, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["index"]
 
@@ -40,7 +40,7 @@ def index() -> None:
 
 
 @dataclass
-class _Place:
+class _IndexColumn:
     """A column of a table."""
 
     folder: str = argument(type=PATH, metavar="TABLE")
@@ -48,10 +48,10 @@ class _Place:
 
 
 @dataclass
-class _Reading:
+class _IndexToRead:
     """An index to look at."""
 
-    place: _Place = field(default_factory=_Place)
+    place: _IndexColumn = field(default_factory=_IndexColumn)
     opening: OpeningOptions = field(default_factory=OpeningOptions)
 
     @property
@@ -62,10 +62,10 @@ class _Reading:
 
 
 @dataclass
-class _Writing:
+class _IndexToWrite:
     """An index to write, with what seals it."""
 
-    place: _Place = field(default_factory=_Place)
+    place: _IndexColumn = field(default_factory=_IndexColumn)
     footer_key: str | None = option(
         "--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."
     )
@@ -117,8 +117,8 @@ class _Sizing:
         return {name: rest[at] if own is None else own for at, (name, own) in enumerate(vars(self).items())}
 
 
-_reads = options(_Reading, "reading")
-_writes = options(_Writing, "writing")
+_reads = options(_IndexToRead, "reading")
+_writes = options(_IndexToWrite, "writing")
 _sized = options(_Sizing, "sizing")
 _dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing.")
 
@@ -128,7 +128,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would 
 @_dry_run
 @_writes
 @common_options()
-def build(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
+def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
 
     Exit code: 0; 1 if files were left out, which look-ups ask by their own filters; 2 on errors.
@@ -148,7 +148,7 @@ def build(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
 @_dry_run
 @_writes
 @common_options()
-def update(writing: _Writing, dry_run: bool) -> int:
+def update(writing: _IndexToWrite, dry_run: bool) -> int:
     """Hash the files of TABLE that are new or have changed, and add them. Runs of like size are merged.
 
     \b
@@ -165,7 +165,7 @@ def update(writing: _Writing, dry_run: bool) -> int:
 @click.option("--everything", is_flag=True, help="Into one, under fresh keys: after the master key was changed.")
 @_writes
 @common_options()
-def compact(writing: _Writing, everything: bool) -> None:
+def compact(writing: _IndexToWrite, everything: bool) -> None:
     """Merge runs of like size, and drop what they hold about files that are gone. No value is hashed.
 
     \b
@@ -175,7 +175,7 @@ def compact(writing: _Writing, everything: bool) -> None:
     opened = writing.index
     with progress("Merging") as tell:
         report = opened.compact(everything=everything, progress=tell)
-    if State.current().json:
+    if CommandState.current().json:
         print_json(report.to_dict())
         return
     facts(
@@ -194,7 +194,7 @@ def compact(writing: _Writing, everything: bool) -> None:
 @_dry_run
 @_writes
 @common_options()
-def rebuild(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
+def rebuild(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Hash every file again, under a new secret and fresh keys, whatever is there now. The old index serves until then.
 
     \b
@@ -216,7 +216,7 @@ def rebuild(writing: _Writing, sizing: _Sizing, dry_run: bool) -> int:
 )
 @_reads
 @common_options()
-def check(reading: _Reading, sample: float | None) -> int:
+def check(reading: _IndexToRead, sample: float | None) -> int:
     """Hold the index against every value of the files that it covers.
 
     Exit code: 0 if it has all of them, 1 if it lacks one or a file could not be looked at, 2 on errors.
@@ -228,7 +228,7 @@ def check(reading: _Reading, sample: float | None) -> int:
     opened = reading.index
     with progress("Checking") as tell:
         report = opened.check(sample=sample, progress=tell)
-    if State.current().json:
+    if CommandState.current().json:
         print_json({**report.to_dict(), "ok": report.ok})
         return 0 if report.ok else 1
     facts(
@@ -249,7 +249,7 @@ def check(reading: _Reading, sample: float | None) -> int:
 @index.command(short_help="Tell what the index covers, and its size.")
 @_reads
 @common_options()
-def show(reading: _Reading) -> None:
+def show(reading: _IndexToRead) -> None:
     """Tell how much of TABLE the index covers, its runs, and its size.
 
     \b
@@ -257,7 +257,7 @@ def show(reading: _Reading) -> None:
       bloomseal index show lake/customers --column ssn --policy policy.toml --table customers
     """
     found = reading.index.show()
-    if State.current().json:
+    if CommandState.current().json:
         print_json(found.to_dict())
         return
     facts(
@@ -279,10 +279,10 @@ def show(reading: _Reading) -> None:
 
 
 @index.command(short_help="Remove the index.")
-@options(_Place, "place")
+@options(_IndexColumn, "place")
 @click.option("--dry-run", is_flag=True, help="Tell whether there is one; remove nothing.")
 @common_options()
-def drop(place: _Place, dry_run: bool) -> None:
+def drop(place: _IndexColumn, dry_run: bool) -> None:
     """Remove the index of COLUMN. Needs no key, and no file of the table is touched.
 
     \b
@@ -296,14 +296,14 @@ def drop(place: _Place, dry_run: bool) -> None:
         there = opened.exists
     else:
         gone, there = opened.drop(), False
-    if State.current().json:
+    if CommandState.current().json:
         print_json({"column": column, "removed": gone, "there": there})
         return
     facts([("files removed", len(gone)), ("there is an index", there if dry_run else None)], title=f"index of {column}")
 
 
 def _tell(report: UpdateReport, dry_run: bool) -> int:
-    if State.current().json:
+    if CommandState.current().json:
         print_json({**report.to_dict(), "ok": report.ok, "dry_run": dry_run})
         return 0 if report.ok or dry_run else 1
     if dry_run:

@@ -7,7 +7,7 @@ import click
 from ...format.inspect import Inspection
 from ...table.verbs import inspect as look
 from ..render import facts, print_json, printable, size, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["inspect"]
 
@@ -24,7 +24,7 @@ def inspect(files: tuple[str, ...]) -> None:
       bloomseal inspect people.parquet
     """
     seen = [found for path in files for found in _seen(path)]
-    if State.current().json:
+    if CommandState.current().json:
         listed = [one.to_dict() for one in seen]
         print_json(listed[0] if len(listed) == 1 else listed)
         return

@@ -18,7 +18,7 @@ from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..arguments.keys import open_keyring, read_passphrase
 from ..arguments.options import option, options
 from ..render import print_json, remark, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["keyring"]
 
@@ -29,7 +29,7 @@ _VERSION: Final = click.option("--version", "number", type=int, metavar="N", hel
 
 
 @dataclass
-class _File:
+class _KeyringFile:
     """A keyring file."""
 
     keyring: str | None = option(
@@ -77,7 +77,7 @@ class _Grounds:
     )
 
 
-_keyring_options = options(_File, "file")
+_keyring_options = options(_KeyringFile, "file")
 
 
 @click.group()
@@ -98,7 +98,7 @@ def keyring() -> None:
 @click.option("--passphrase", is_flag=True, help="Ask for a passphrase that protects the keys in the file.")
 @_keyring_options
 @common_options()
-def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _File) -> None:
+def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _KeyringFile) -> None:
     """Make a keyring file of mode 0600, with a master key for each NAME.
 
     A passphrase, from --passphrase-file, the environment or a prompt, seals the keys in the file.
@@ -121,7 +121,7 @@ def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _Fi
 @click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
 @common_options()
-def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _File) -> None:
+def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _KeyringFile) -> None:
     """Add a master key for each NAME."""
     ring = file.open()
     _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
@@ -133,7 +133,7 @@ def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _File) -
 @_BITS
 @_keyring_options
 @common_options()
-def rotate(names: tuple[str, ...], bits: str | None, file: _File) -> None:
+def rotate(names: tuple[str, ...], bits: str | None, file: _KeyringFile) -> None:
     """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
     ring = file.open()
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
@@ -145,7 +145,7 @@ def rotate(names: tuple[str, ...], bits: str | None, file: _File) -> None:
 @click.option("--remove", is_flag=True, help="Leave the keys in clear: only the file's mode guards them then.")
 @_keyring_options
 @common_options()
-def passphrase(new_passphrase_file: str | None, remove: bool, file: _File) -> None:
+def passphrase(new_passphrase_file: str | None, remove: bool, file: _KeyringFile) -> None:
     """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
 
     The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that
@@ -168,7 +168,7 @@ def passphrase(new_passphrase_file: str | None, remove: bool, file: _File) -> No
 @_VERSION
 @_keyring_options
 @common_options()
-def disable(name: str, number: int | None, file: _File) -> None:
+def disable(name: str, number: int | None, file: _KeyringFile) -> None:
     """Refuse the use of a master key, or of one version, until it is enabled again."""
     _show([file.open().disable(name, number)])
 
@@ -178,7 +178,7 @@ def disable(name: str, number: int | None, file: _File) -> None:
 @_VERSION
 @_keyring_options
 @common_options()
-def enable(name: str, number: int | None, file: _File) -> None:
+def enable(name: str, number: int | None, file: _KeyringFile) -> None:
     """Undo disable. What is destroyed stays destroyed."""
     _show([file.open().enable(name, number)])
 
@@ -190,7 +190,7 @@ def enable(name: str, number: int | None, file: _File) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_keyring_options
 @common_options()
-def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _File) -> None:
+def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _KeyringFile) -> None:
     """Erase a master key's bytes, or one version's: everything that it wrapped can never be opened again.
 
     It wants the evidence that no file needs it, or to be told to do without. Copies of the keyring file in backups and
@@ -229,7 +229,7 @@ def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _
 @keyring.command("list", short_help="List master keys and their versions.")
 @_keyring_options
 @common_options()
-def list_keys(file: _File) -> None:
+def list_keys(file: _KeyringFile) -> None:
     """List master keys, their versions and states; never their bytes."""
     _show(file.open().list())
 
@@ -246,7 +246,7 @@ def _show(keys: Iterable[MasterKey]) -> None:
         for version in key.versions
     ]
     names = ["key", "version", "state", "bits", "created", "wraps"]
-    if State.current().json:
+    if CommandState.current().json:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         table(names, [(*row[:4], f"{row[4]:%Y-%m-%d %H:%M}", row[5]) for row in rows])

@@ -12,7 +12,7 @@ from ...core.verdict import Verdict
 from ..arguments.opening import TableOptions, table_options
 from ..arguments.values import parse_value, read_lines
 from ..render import print_json, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
@@ -75,7 +75,7 @@ def probe(
     present = any(verdict is not Verdict.ABSENT for verdict in overall)
     if quiet:
         return 0 if present else _ABSENT_EXIT
-    if State.current().json:
+    if CommandState.current().json:
         print_json(
             {
                 "file": file,
@@ -130,7 +130,7 @@ def _tell_table(path: str, column: str, texts: list[str], found: _Found, per_fil
         verdict = _overall([_overall(verdicts) for _, verdicts in files])
         groups = sum(verdict is not Verdict.ABSENT for _, verdicts in files for verdict in verdicts)
         rows.append((text, verdict, files, groups))
-    if State.current().json:
+    if CommandState.current().json:
         told = [
             {"value": text, "verdict": verdict, "files_to_read": len(files), "row_groups_to_read": groups}
             | ({"files": dict(files)} if per_file else {})

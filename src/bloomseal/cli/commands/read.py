@@ -16,9 +16,9 @@ from ..arguments.opening import TableOptions
 from ..arguments.options import option, options
 from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
-from ..output import Output
+from ..output import RowOutput
 from ..render import plain, progress, remark, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
@@ -149,9 +149,9 @@ def read(files: tuple[str, ...], wanted: _Wanted, limit: int | None, output: str
       bloomseal read people.parquet --where-in ssn=wanted.txt --format csv --keyring keys.json
       bloomseal read lake/customers --where "country = 'DE'" --output de.parquet --policy policy.toml --table customers
     """
-    state = State.current()
+    state = CommandState.current()
     screen = output is None and state.format == "table"
-    made = Output.of(output, state.format)
+    made = RowOutput.of(output, state.format)
     if output is not None:
         inputs = [*files, *(item.partition("=")[2] for item in wanted.where_in)]
         need_elsewhere(output, inputs, "another name; bloomseal unseal --in-place decrypts files where they are")

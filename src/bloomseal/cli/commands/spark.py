@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..render import print_json, remark
-from ..state import State, common_options
+from ..state import CommandState, common_options
 
 __all__ = ["spark"]
 
@@ -33,7 +33,7 @@ def jar(path: str) -> None:
     from ...spark.jar import build_jar
 
     build_jar(path)
-    if State.current().json:
+    if CommandState.current().json:
         print_json({"jar": path})
     else:
         remark(f"wrote {path}")

@@ -13,7 +13,7 @@ from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
 from ..hints import hint_for
 from ..render import facts, print_json, printable, progress, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["verify"]
 
@@ -57,7 +57,7 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
                 error.hint = hint_for(error)
                 failed.append(error)
             tell(done + 1, len(listed))
-    if State.current().json:
+    if CommandState.current().json:
         told = [report.to_dict() for report, _ in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
         print_json(told[0] if len(told) == 1 else told)
     else:

@@ -38,7 +38,7 @@ from ..arguments.places import need_elsewhere
 from ..arguments.sealing import SealingOptions
 from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
-from ..state import PATH, State, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["write"]
 
@@ -112,7 +112,7 @@ class _Layout:
 
 
 @dataclass
-class _Written:
+class _WriteOutcome:
     """What was written; of a dry run, nothing."""
 
     rows: int | None = None
@@ -167,7 +167,7 @@ def write(
             check_partitioning(found.schema.names, policy or encryption, layout.partition_by)
             within = pa.schema([field for field in found.schema if field.name not in layout.partition_by])
             _check(within, encryption, filters)
-            done = _Written()
+            done = _WriteOutcome()
         elif layout.in_folder:
             done = _write_folder(found, target, layout, policy or encryption, filters)
         elif target != "-":
@@ -190,7 +190,7 @@ def write(
         "algorithm": None if encryption is None else encryption.algorithm,
         "columns": [_column(field, encryption, filters, layout.partition_by) for field in found.schema],
     }
-    if State.current().json:
+    if CommandState.current().json:
         print_json(told)
     else:
         _show(told)
@@ -198,7 +198,7 @@ def write(
 
 def _write_file(
     found: Input, path: str, layout: _Layout, encryption: EncryptionSpec | None, filters: dict[str, FilterSpec]
-) -> _Written:
+) -> _WriteOutcome:
     rows = 0
     writer = SealedWriter(
         path,
@@ -215,7 +215,7 @@ def _write_file(
             rows += batch.num_rows
             tell(done, found.total)
     place = Path(path)
-    return _Written(rows, -(-rows // layout.row_group_size), place.stat().st_size if place.is_file() else None)
+    return _WriteOutcome(rows, -(-rows // layout.row_group_size), place.stat().st_size if place.is_file() else None)
 
 
 def _write_folder(
@@ -224,7 +224,7 @@ def _write_folder(
     layout: _Layout,
     encryption: EncryptionSpec | TablePolicy | None,
     filters: dict[str, FilterSpec],
-) -> _Written:
+) -> _WriteOutcome:
     with progress("Sealing") as tell:
         placed = write_dataset(
             _reader(found, tell),
@@ -239,7 +239,7 @@ def _write_folder(
             check_keys=layout.check_keys,
         )
     files = placed.files
-    return _Written(placed.rows, None, sum(one["bytes"] for one in files), [one["path"] for one in files])
+    return _WriteOutcome(placed.rows, None, sum(one["bytes"] for one in files), [one["path"] for one in files])
 
 
 def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:

@@ -18,7 +18,7 @@ from ...format.decode import decode_batches, leaf_values
 from ...format.minifile import PageSelection, mini_file
 from ...read.parquet import ParquetFile
 from ..folder import IndexFolder
-from ..manifest import Run, Shard
+from ..manifest import IndexRun, Shard
 from ..numbers import as_numpy
 
 __all__ = ["RunReader"]
@@ -40,10 +40,10 @@ class RunReader:
         BloomsealError: one of them is not what the manifest says, or does not authenticate.
     """
 
-    def __init__(self, folder: IndexFolder, run: Run) -> None:
+    def __init__(self, folder: IndexFolder, run: IndexRun) -> None:
         self.run = run
         self._folder = folder
-        self._opened: dict[str, _Opened] = {}
+        self._opened: dict[str, _OpenShard] = {}
         self._lock = new_lock()
 
     def find(self, fingerprints: npt.NDArray[np.uint64]) -> tuple[Indices, I64]:
@@ -86,11 +86,11 @@ class RunReader:
         for one in opened.values():
             one.file.close()
 
-    def _open(self, shard: Shard) -> _Opened:
+    def _open(self, shard: Shard) -> _OpenShard:
         with self._lock:
             if (held := self._opened.get(shard.file)) is None:
                 file = self._folder.open_shard(shard)
-                held = self._opened[shard.file] = _Opened(file, shard)
+                held = self._opened[shard.file] = _OpenShard(file, shard)
             return held
 
 
@@ -103,7 +103,7 @@ class _Pages(NamedTuple):
     sizes: list[int]
 
 
-class _Opened:
+class _OpenShard:
     """One file of a run."""
 
     def __init__(self, file: ParquetFile, shard: Shard) -> None:

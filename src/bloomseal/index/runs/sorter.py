@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..folder import IndexFolder
-from ..manifest import Manifest, Run
+from ..manifest import IndexRun, Manifest
 from .shard import RunReader
 from .writer import RunWriter, filled_up, most_places, place_bits_for
 
@@ -37,7 +37,7 @@ class Sorter:
         self._waiting: list[tuple[U64, int]] = []
         self._count = 0
         self._most = most_places(like.bits).bit_length()
-        self._spilled: list[Run] = []
+        self._spilled: list[IndexRun] = []
 
     def add(self, fingerprints: U64, place: int) -> None:
         """Those of the row group at `place`."""
@@ -47,7 +47,7 @@ class Sorter:
             # Nobody knows yet how many places there will be: these have the longest numbers that fit.
             self._spilled.append(self._written(self._most, 0, pad=False))
 
-    def finish(self, places: int) -> Run:
+    def finish(self, places: int) -> IndexRun:
         """The run.
 
         Args:
@@ -69,7 +69,7 @@ class Sorter:
         spilled, self._spilled, self._waiting, self._count = self._spilled, [], [], 0
         self._folder.remove_runs(spilled)
 
-    def _written(self, bits: int, places: int, *, pad: bool) -> Run:
+    def _written(self, bits: int, places: int, *, pad: bool) -> IndexRun:
         """What waits, as a run."""
         entries = np.empty(self._count, dtype=np.int64)
         self._waiting.reverse()
@@ -100,7 +100,7 @@ def merged(
     progress: Callable[[int, int], None] | None = None,
     *,
     part: tuple[int, int] = (0, 1),
-) -> Run:
+) -> IndexRun:
     """Several runs as one, a slice of all fingerprints at a time. `readers` are closed.
 
     Args:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...core.encryption import SecretKey
 from ...storage.atomic import fault_point
 from ..folder import IndexFolder
-from ..manifest import SHARD_ENTRIES, Manifest, Run, Shard
+from ..manifest import SHARD_ENTRIES, IndexRun, Manifest, Shard
 
 __all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
 
@@ -64,10 +64,10 @@ class RunWriter:
             if self._count == SHARD_ENTRIES:
                 self._flush()
 
-    def finish(self) -> Run:
+    def finish(self) -> IndexRun:
         """The run, all of whose files are there."""
         self._flush()
-        return Run(self._id, self.place_bits, self.places, tuple(self._shards))
+        return IndexRun(self._id, self.place_bits, self.places, tuple(self._shards))
 
     def __enter__(self) -> Self:
         return self

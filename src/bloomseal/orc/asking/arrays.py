@@ -11,16 +11,16 @@ import pyarrow as pa
 from ...core.errors import UsageError
 from ...sbbf.batch import worthwhile
 from ..hashing import hash_bytes, hash_longs
-from ..schema import INTEGER_BITS, Column, Kind
+from ..schema import INTEGER_BITS, OrcColumn, OrcKind
 
 __all__ = ["hashed"]
 
-_FLOATS: Final = {Kind.FLOAT: np.float32, Kind.DOUBLE: np.float64}
+_FLOATS: Final = {OrcKind.FLOAT: np.float32, OrcKind.DOUBLE: np.float64}
 _SPAN: Final = 2_000
 """Nanoseconds to hash a text without kernels."""
 
 
-class Hashed(NamedTuple):
+class HashedValues(NamedTuple):
     """What stands for values in a filter: hashes; of which value each is; which values no hash decides; the numbers
     themselves.
     """
@@ -31,18 +31,18 @@ class Hashed(NamedTuple):
     longs: npt.NDArray[np.int64] | None
 
 
-def hashed(values: Any, column: Column) -> Hashed | None:
+def hashed(values: Any, column: OrcColumn) -> HashedValues | None:
     """Arrays of the column's own kind, without nulls and NaN; None for all else."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
         if values.null_count:
             return None
-        if column.kind in (Kind.STRING, Kind.VARCHAR) and (
+        if column.kind in (OrcKind.STRING, OrcKind.VARCHAR) and (
             pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         ):
             return _texts(values)
-        if column.kind is Kind.BINARY and (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+        if column.kind is OrcKind.BINARY and (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
             return _texts(values)
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             return None
@@ -56,28 +56,28 @@ def hashed(values: Any, column: Column) -> Hashed | None:
     return None
 
 
-def _integers(values: npt.NDArray[np.int64], bits: int) -> Hashed:
+def _integers(values: npt.NDArray[np.int64], bits: int) -> HashedValues:
     half = 1 << bits - 1
     owners = np.flatnonzero((values >= -half) & (values <= half - 1))
     longs = values[owners]
-    return Hashed(hash_longs(longs), owners, np.zeros(len(values), np.bool_), longs)
+    return HashedValues(hash_longs(longs), owners, np.zeros(len(values), np.bool_), longs)
 
 
-def _floats(values: npt.NDArray[np.float64]) -> Hashed | None:
+def _floats(values: npt.NDArray[np.float64]) -> HashedValues | None:
     if np.isnan(values).any():
         return None
     zeros = np.flatnonzero(values == 0)
     # Both zeros are asked for.
     owners = np.concatenate([np.arange(len(values)), zeros])
     inputs = np.concatenate([values, -values[zeros]])
-    return Hashed(hash_longs(inputs.view(np.int64)), owners, np.zeros(len(values), np.bool_), None)
+    return HashedValues(hash_longs(inputs.view(np.int64)), owners, np.zeros(len(values), np.bool_), None)
 
 
-def _texts(values: pa.Array) -> Hashed:
+def _texts(values: pa.Array) -> HashedValues:
     owners, decided = np.arange(len(values)), np.zeros(len(values), np.bool_)
     wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     if not len(values) or not worthwhile(_SPAN * len(values)):
-        return Hashed(
+        return HashedValues(
             hash_bytes(values.cast(pa.large_binary() if wide else pa.binary()).to_pylist()), owners, decided, None
         )
     from .. import kernels
@@ -90,4 +90,4 @@ def _texts(values: pa.Array) -> Hashed:
     if spans[0] < 0 or spans[-1] > len(whole) or (np.diff(spans) < 0).any():
         raise UsageError("an Arrow array with offsets outside its data")
     kernels.hash_spans(whole, spans, hashes)
-    return Hashed(hashes.view(np.int64), owners, decided, None)
+    return HashedValues(hashes.view(np.int64), owners, decided, None)

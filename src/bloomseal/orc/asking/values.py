@@ -20,21 +20,21 @@ from ...core.text import articled
 from ..filters import MOST_POSITIONS, Filters
 from ..hashing import hash_bytes, hash_longs, positions
 from ..index import Bounds
-from ..schema import INTEGER_BITS, Column, Kind
-from .arrays import Hashed, hashed
+from ..schema import INTEGER_BITS, OrcColumn, OrcKind
+from .arrays import HashedValues, hashed
 
 __all__ = ["OrcProbeSet"]
 
 Inputs = tuple[int, ...] | tuple[bytes, ...] | None
 """Inputs of the hash, any of which can stand for a value; none at all: it is absent; None: it may always be there."""
 
-_TEXT: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
+_TEXT: Final = (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR)
 _TYPES: Final = {
-    Kind.BOOLEAN: ColumnType(PhysicalType.BOOLEAN),
-    Kind.FLOAT: ColumnType(PhysicalType.FLOAT),
-    Kind.DOUBLE: ColumnType(PhysicalType.DOUBLE),
-    Kind.BINARY: ColumnType(PhysicalType.BYTE_ARRAY),
-    Kind.DATE: ColumnType(PhysicalType.INT32, None, LogicalType("date")),
+    OrcKind.BOOLEAN: ColumnType(PhysicalType.BOOLEAN),
+    OrcKind.FLOAT: ColumnType(PhysicalType.FLOAT),
+    OrcKind.DOUBLE: ColumnType(PhysicalType.DOUBLE),
+    OrcKind.BINARY: ColumnType(PhysicalType.BYTE_ARRAY),
+    OrcKind.DATE: ColumnType(PhysicalType.INT32, None, LogicalType("date")),
     **{kind: ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string")) for kind in _TEXT},
     **{
         kind: ColumnType(PhysicalType.INT64 if bits == 64 else PhysicalType.INT32, None, LogicalType("int", bits))
@@ -56,13 +56,13 @@ class OrcProbeSet(ProbeSet):
 
     __slots__ = ("_longs",)
 
-    def __init__(self, values: Hashed) -> None:
+    def __init__(self, values: HashedValues) -> None:
         super().__init__(values.hashes.view(np.uint64), (values.owners, values.undecided))
         self._apart = None  # which bits a value chooses is another matter here
         self._longs = values.longs
 
     @classmethod
-    def of_column(cls, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> Self:
+    def of_column(cls, values: Iterable[Any], column: OrcColumn, *, zone: str, hybrid: bool) -> Self:
         """Hash Python, numpy or Arrow values.
 
         Args:
@@ -84,11 +84,11 @@ class OrcProbeSet(ProbeSet):
             inputs += found or ()
             owners += [place] * len(found or ())
         of, doubts = np.array(owners, np.intp), np.array(undecided, np.bool_)
-        if column.kind in _TEXT or column.kind in (Kind.BINARY, Kind.DECIMAL):
-            return cls(Hashed(hash_bytes(inputs), of, doubts, None))
+        if column.kind in _TEXT or column.kind in (OrcKind.BINARY, OrcKind.DECIMAL):
+            return cls(HashedValues(hash_bytes(inputs), of, doubts, None))
         longs = np.array(inputs, np.int64)
-        ordered = column.kind in INTEGER_BITS or column.kind is Kind.DATE
-        return cls(Hashed(hash_longs(longs), of, doubts, longs if ordered else None))
+        ordered = column.kind in INTEGER_BITS or column.kind is OrcKind.DATE
+        return cls(HashedValues(hash_longs(longs), of, doubts, longs if ordered else None))
 
     def within(self, bounds: Bounds | None) -> npt.NDArray[np.bool_]:
         """Which values the statistics leave possible; null is always."""
@@ -114,27 +114,27 @@ class OrcProbeSet(ProbeSet):
         return np.array([self.of_values(one) for one in hits], np.bool_).reshape(len(filters), len(self))
 
 
-def _inputs(value: Any, column: Column, zone: str, hybrid: bool) -> Inputs:
+def _inputs(value: Any, column: OrcColumn, zone: str, hybrid: bool) -> Inputs:
     kind = column.kind
     if stands_for_null(value) or kind is None:
         return None
-    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+    if kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT):
         return _timestamp(value, column, zone)
-    if kind is Kind.DECIMAL:
+    if kind is OrcKind.DECIMAL:
         return _decimal(value, column)
     encoded = encode_value(value, _TYPES[kind])
     if encoded is None:
         return None
     match kind:
-        case Kind.FLOAT:
+        case OrcKind.FLOAT:
             # A float is widened: its hash is that of the double's bits.
             doubles = np.frombuffer(b"".join(encoded), "<f4").astype(np.float64)
             return tuple(doubles.view(np.int64).tolist())
-        case Kind.DATE:
+        case OrcKind.DATE:
             return _with_julian(*_ints(encoded)) if hybrid and encoded else _ints(encoded)
-        case Kind.CHAR:
+        case OrcKind.CHAR:
             return _padded(encoded[0], column.length) if encoded else ()
-        case Kind.STRING | Kind.VARCHAR | Kind.BINARY:
+        case OrcKind.STRING | OrcKind.VARCHAR | OrcKind.BINARY:
             return encoded
         case _:
             return _ints(encoded)
@@ -170,7 +170,7 @@ def _padded(text: bytes, length: int) -> Inputs:
     return tuple(sorted(forms))
 
 
-def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
+def _timestamp(value: Any, column: OrcColumn, zone: str) -> Inputs:
     moment = moment_of(value)
     if moment is None:
         raise UsageError(
@@ -178,9 +178,9 @@ def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
             hint="a datetime",
         )
     nanos, aware = moment
-    if column.kind is Kind.TIMESTAMP_INSTANT and not aware:
+    if column.kind is OrcKind.TIMESTAMP_INSTANT and not aware:
         raise UsageError("a timestamp_instant column holds moments", hint="a datetime with a time zone")
-    if column.kind is Kind.TIMESTAMP and aware and zone not in _UTC:
+    if column.kind is OrcKind.TIMESTAMP and aware and zone not in _UTC:
         # Our rules of a zone can be older or younger than the writer's.
         return None
     millis = int(nanos // 1_000_000)
@@ -197,7 +197,7 @@ def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
     return millis, int(-(-nanos // 1_000_000)), millis + 1_000
 
 
-def _decimal(value: Any, column: Column) -> Inputs:
+def _decimal(value: Any, column: OrcColumn) -> Inputs:
     """The text without trailing zeros."""
     if not 0 < column.precision <= 76 or column.scale > column.precision:
         return None

@@ -21,14 +21,14 @@ from ..asking.values import OrcProbeSet
 from ..encryption import Variant
 from ..hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..protobuf import encoded
-from ..schema import INTEGER_BITS, Column, Kind
+from ..schema import INTEGER_BITS, OrcColumn, OrcKind
 
 __all__ = ["I64", "Size", "Wish", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
 
 I64 = npt.NDArray[np.int64]
 
-_FLOATS: Final = (Kind.FLOAT, Kind.DOUBLE)
-_BYTES: Final = (Kind.STRING, Kind.VARCHAR, Kind.BINARY)
+_FLOATS: Final = (OrcKind.FLOAT, OrcKind.DOUBLE)
+_BYTES: Final = (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.BINARY)
 _WORD_BITS: Final = 64
 _NAN: Final = 0x7FF8 << 48
 """The bits that Java gives every NaN."""
@@ -59,14 +59,14 @@ class Wish(NamedTuple):
         required: False: where none can be built that readers believe, those in clear are left out all the same.
     """
 
-    leaf: Column
+    leaf: OrcColumn
     variant: Variant | None
     fpp: float | None
     drop_masked: bool = False
     required: bool = True
 
 
-def value_hashes(values: pa.Array, column: Column, zone: str, *, hybrid: bool) -> I64:
+def value_hashes(values: pa.Array, column: OrcColumn, zone: str, *, hybrid: bool) -> I64:
     """Hashes of values that are not null, each once.
 
     Args:
@@ -120,7 +120,7 @@ def entry(num_hashes: int, bitset: bytes) -> bytes:
     return encoded(1, encoded(1, num_hashes) + encoded(3, bitset))
 
 
-def leaf_values(rows: pa.Table, way: list[Column]) -> pa.Array:
+def leaf_values(rows: pa.Table, way: list[OrcColumn]) -> pa.Array:
     """The values of a leaf, those inside lists one after the other.
 
     Args:
@@ -135,11 +135,11 @@ def leaf_values(rows: pa.Table, way: list[Column]) -> pa.Array:
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
     for above, column in itertools.pairwise(way):
         name = column.name[len(above.name) + 1 :]
-        if above.kind is Kind.STRUCT and pa.types.is_struct(array.type):
+        if above.kind is OrcKind.STRUCT and pa.types.is_struct(array.type):
             array = pc.struct_field(array, [max(0, array.type.get_field_index(name))])
-        elif above.kind is Kind.LIST and pa.types.is_list(array.type):
+        elif above.kind is OrcKind.LIST and pa.types.is_list(array.type):
             array = array.flatten()
-        elif above.kind is Kind.MAP and pa.types.is_map(array.type):
+        elif above.kind is OrcKind.MAP and pa.types.is_map(array.type):
             array = entries_of(array)[name == "_value"]
         else:
             what = f"filters of what is inside {articled(above.type_name)} can't be built"

@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 _DEFAULT_FPP = 0.01
 
 
-class _Part(NamedTuple):
+class _NewStream(NamedTuple):
     """A stream of the new file.
 
     Attributes:
@@ -175,7 +175,7 @@ class Rewriting:
                 made += b"".join(encoded(7, one) for one in keys.encrypted[stripe.index])
         return made
 
-    def _sealed(self, part: _Part, index: StripeIndex, new: Mapping[int, SecretKey], stripe: Stripe) -> bytes:
+    def _sealed(self, part: _NewStream, index: StripeIndex, new: Mapping[int, SecretKey], stripe: Stripe) -> bytes:
         """A part as it lies in the new file."""
         data: bytes | memoryview = part.data
         if part.old is not None:
@@ -188,9 +188,9 @@ class Rewriting:
             return bytes(data)
         return ctr(new[part.variant], part.column, part.kind, stripe.encrypt_id, data)
 
-    def _parts(self, index: StripeIndex) -> list[_Part]:
+    def _parts(self, index: StripeIndex) -> list[_NewStream]:
         made = {column: self._made_or_none(wish, index) for column, wish in self._wishes.items()}
-        parts: list[_Part] = []
+        parts: list[_NewStream] = []
         for stream in index.streams:
             wish = self._wishes.get(stream.column)
             if wish is not None and stream.kind in tuple(FilterKind):
@@ -201,7 +201,7 @@ class Rewriting:
                 if stream.variant is None:
                     parts += self._masked(stream, index, wish)
                     continue
-            parts.append(_Part(stream.kind, stream.column, stream.variant, stream.length, stream))
+            parts.append(_NewStream(stream.kind, stream.column, stream.variant, stream.length, stream))
             if wish is not None and stream.kind == StreamKind.ROW_INDEX:
                 own = None if wish.variant is None else wish.variant.index
                 if stream.variant == own:
@@ -212,7 +212,7 @@ class Rewriting:
             raise UsageError("a column without row index can't have filters", column=names[0])
         return parts
 
-    def _made_or_none(self, wish: Wish, index: StripeIndex) -> list[_Part]:
+    def _made_or_none(self, wish: Wish, index: StripeIndex) -> list[_NewStream]:
         if wish.required:
             return [self._made(wish, index)]
         why = why_untrusted(wish.leaf, FilterKind.BLOOM_FILTER_UTF8, self._file.tail, index.writer_timezone)
@@ -226,7 +226,7 @@ class Rewriting:
         self.report.left_out.append({"column": wish.leaf.name, "stripe": index.stripe.index, "why": why})
         return []
 
-    def _made(self, wish: Wish, index: StripeIndex) -> _Part:
+    def _made(self, wish: Wish, index: StripeIndex) -> _NewStream:
         stripe, leaf, tail = index.stripe, wish.leaf, self._file.tail
         size = self._size(wish, index)
         rows = self._file.rows(stripe.index, [leaf.name])
@@ -245,7 +245,7 @@ class Rewriting:
         self.report.add(leaf.name, stripe.index, len(entries), size.num_bits // 8, wish.variant is not None)
         data = deflate(b"".join(entries), tail.compression, tail.block_size)
         own = None if wish.variant is None else wish.variant.index
-        return _Part(StreamKind.BLOOM_FILTER_UTF8, leaf.id, own, len(data), None, data)
+        return _NewStream(StreamKind.BLOOM_FILTER_UTF8, leaf.id, own, len(data), None, data)
 
     def _size(self, wish: Wish, index: StripeIndex) -> Size:
         stripe = index.stripe
@@ -265,7 +265,7 @@ class Rewriting:
                 return Size(known.num_bits, known.num_hashes)
         return Size.of(entries, _DEFAULT_FPP)
 
-    def _masked(self, stream: Stream, index: StripeIndex, wish: Wish) -> list[_Part]:
+    def _masked(self, stream: Stream, index: StripeIndex, wish: Wish) -> list[_NewStream]:
         """What stays of a clear filter stream on an encrypted column: that over masked values, if anything."""
         own = None if wish.variant is None else wish.variant.index
         doubled = index.masked_entries(stream)
@@ -283,9 +283,9 @@ class Rewriting:
         self.report.masked_kept += 1
         tail = self._file.tail
         data = deflate(b"".join(encoded(1, one) for one in masked), tail.compression, tail.block_size)
-        return [_Part(stream.kind, stream.column, None, len(data), None, data)]
+        return [_NewStream(stream.kind, stream.column, None, len(data), None, data)]
 
-    def _footer(self, index: StripeIndex, parts: list[_Part]) -> bytes:
+    def _footer(self, index: StripeIndex, parts: list[_NewStream]) -> bytes:
         """The stripe footer, not compressed."""
         made = bytearray()
         for is_index, hole in ((True, StreamKind.ENCRYPTED_INDEX), (False, StreamKind.ENCRYPTED_DATA)):
@@ -303,7 +303,7 @@ class Rewriting:
             made += encoded(4, self._variant_footer(number, raw, parts))
         return bytes(made)
 
-    def _variant_footer(self, number: int, raw: memoryview, parts: list[_Part]) -> bytes:
+    def _variant_footer(self, number: int, raw: memoryview, parts: list[_NewStream]) -> bytes:
         own = [part for part in parts if part.variant == number]
         streams = [encoded(1, stream_entry(part.kind, part.column, part.length)) for part in own]
         wishes = [one for one in self._wishes.values() if one.variant is not None and one.variant.index == number]

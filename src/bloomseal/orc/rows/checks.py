@@ -18,22 +18,22 @@ from ...core.limits import MAX_ORC_VALUES
 from ..protobuf import Message
 from ..runs.choose import histogram, sum_of
 from ..runs.walk import CUT, MALFORMED
-from ..schema import MOMENTS, TEXTS, Column, Kind
+from ..schema import MOMENTS, TEXTS, OrcColumn, OrcKind
 from ..streams import StreamKind
 
 __all__ = ["Encoding", "check_streams", "check_zone"]
 
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _ONES: Final = np.array([value.bit_count() for value in range(256)], np.int64)
-_INTS: Final = (Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE)
-_FLOAT_BYTES: Final = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_INTS: Final = (OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)
+_FLOAT_BYTES: Final = {OrcKind.FLOAT: 4, OrcKind.DOUBLE: 8}
 _LONGEST: Final = (1 << 31) - 1
 _MOST_SCALE: Final = 38
 _WORDS: Final = {CUT: "ends before its values", MALFORMED: "has a run that no writer makes"}
 
 _ROOM: Final = 8
 _PIECE: Final = 1 << 16
-_WIDE: Final = {Kind.STRUCT: 1, Kind.DECIMAL: 16, Kind.TIMESTAMP: 16, Kind.TIMESTAMP_INSTANT: 16}
+_WIDE: Final = {OrcKind.STRUCT: 1, OrcKind.DECIMAL: 16, OrcKind.TIMESTAMP: 16, OrcKind.TIMESTAMP_INSTANT: 16}
 """Bytes that a value takes where it is decoded, a null one too; texts take their own on top."""
 
 Streams = Mapping[tuple[int, int], memoryview]
@@ -76,7 +76,7 @@ def check_zone(name: str) -> None:
 
 
 def check_streams(
-    columns: Sequence[Column],
+    columns: Sequence[OrcColumn],
     wanted: Collection[int],
     encodings: Sequence[Encoding],
     streams: Streams,
@@ -105,11 +105,11 @@ def check_streams(
 
 class _Checks:
     def __init__(
-        self, columns: Sequence[Column], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams
+        self, columns: Sequence[OrcColumn], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams
     ) -> None:
         self._columns, self._wanted, self._encodings, self._streams = columns, wanted, encodings, streams
         self._size = 0
-        self._texts_at_most: list[tuple[int, Column, int]] = []
+        self._texts_at_most: list[tuple[int, OrcColumn, int]] = []
         """Of texts from dictionaries: bytes that they take at most, and how many they are."""
 
     def need_room(self, budget: int) -> None:
@@ -124,7 +124,7 @@ class _Checks:
             what = f"columns that decode to {size} bytes, where {budget} are the limit for a stripe of this size"
             raise FormatError(what, hint="fewer columns")
 
-    def _chosen(self, column: Column, values: int) -> int:
+    def _chosen(self, column: OrcColumn, values: int) -> int:
         """Bytes of the texts to which the values point."""
         encoding = self._encodings[column.id]
         found = []
@@ -134,7 +134,7 @@ class _Checks:
         lengths, chosen = found
         return sum(int(lengths[chosen[at : at + _PIECE]].sum()) for at in range(0, values, _PIECE))
 
-    def column(self, column: Column, above: int) -> None:
+    def column(self, column: OrcColumn, above: int) -> None:
         """`above`: how many values what is around it has for it."""
         if above > MAX_ORC_VALUES:
             raise FormatError(f"{above} values in a stripe, where {MAX_ORC_VALUES} is the limit", column=column.name)
@@ -145,21 +145,21 @@ class _Checks:
         if encoding.is_dictionary and kind not in TEXTS:
             raise UnsupportedError("a dictionary of what is no text", column=column.name)
         values = self._present(column, above)
-        if kind is Kind.STRUCT:
+        if kind is OrcKind.STRUCT:
             self._below(column, values)
-        elif kind in (Kind.LIST, Kind.MAP):
+        elif kind in (OrcKind.LIST, OrcKind.MAP):
             self._below(column, self._sum(column, StreamKind.LENGTH, values, _LONGEST))
-        elif kind is Kind.UNION:
+        elif kind is OrcKind.UNION:
             self._union(column, values)
         elif kind in TEXTS:
             self._texts(column, values, encoding)
-        elif kind is Kind.BOOLEAN:
+        elif kind is OrcKind.BOOLEAN:
             self._bytes(column, StreamKind.DATA, -(-values // 8))
-        elif kind is Kind.BYTE:
+        elif kind is OrcKind.BYTE:
             self._bytes(column, StreamKind.DATA, values)
         elif kind in _FLOAT_BYTES:
             self._need(column, StreamKind.DATA, values * _FLOAT_BYTES[kind])
-        elif kind is Kind.DECIMAL:
+        elif kind is OrcKind.DECIMAL:
             data = np.frombuffer(self._stream(column, StreamKind.DATA), np.uint8)
             if int(np.count_nonzero(data < 128)) < values:
                 raise self._error(column, StreamKind.DATA, _WORDS[CUT])
@@ -170,18 +170,18 @@ class _Checks:
             if kind in MOMENTS:
                 self._sum(column, StreamKind.SECONDARY, values)
 
-    def _children(self, column: Column) -> Iterator[Column]:
+    def _children(self, column: OrcColumn) -> Iterator[OrcColumn]:
         at = column.id + 1
         while at <= column.last:
             yield self._columns[at]
             at = self._columns[at].last + 1
 
-    def _below(self, column: Column, values: int) -> None:
+    def _below(self, column: OrcColumn, values: int) -> None:
         for child in self._children(column):
             if child.id in self._wanted:
                 self.column(child, values)
 
-    def _union(self, column: Column, values: int) -> None:
+    def _union(self, column: OrcColumn, values: int) -> None:
         counts = self._bytes(column, StreamKind.DATA, values).tolist()
         children = [*self._children(column)]
         if any(counts[len(children) :]):
@@ -190,7 +190,7 @@ class _Checks:
             if child.id in self._wanted:
                 self.column(child, count)
 
-    def _texts(self, column: Column, values: int, encoding: Encoding) -> None:
+    def _texts(self, column: OrcColumn, values: int, encoding: Encoding) -> None:
         if not encoding.is_dictionary:
             length = self._sum(column, StreamKind.LENGTH, values, _LONGEST)
             self._need(column, StreamKind.DATA, length)
@@ -207,7 +207,7 @@ class _Checks:
         self._size += _ROOM * entries
         self._texts_at_most.append((values * self._longest(column, entries, length), column, values))
 
-    def _longest(self, column: Column, entries: int, length: int) -> int:
+    def _longest(self, column: OrcColumn, entries: int, length: int) -> int:
         """A dictionary's longest text has at most so many bytes, of `length` that all have."""
         data, version = self._stream(column, StreamKind.LENGTH), self._encodings[column.id].version
         most = 2 * (length // max(1, entries)) + _ROOM
@@ -215,7 +215,7 @@ class _Checks:
             most *= 2
         return min(most, length)
 
-    def _present(self, column: Column, above: int) -> int:
+    def _present(self, column: OrcColumn, above: int) -> int:
         """How many of its values are not null."""
         data = self._streams.get((StreamKind.PRESENT, column.id))
         if data is None:
@@ -225,31 +225,31 @@ class _Checks:
         behind = last & (1 << -above % 8) - 1
         return int((counts * _ONES).sum()) - behind.bit_count()
 
-    def _bytes(self, column: Column, kind: StreamKind, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _bytes(self, column: OrcColumn, kind: StreamKind, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return self._histogram(column, kind, self._stream(column, kind), wanted)[1]
 
     def _histogram(
-        self, column: Column, kind: StreamKind, data: memoryview, wanted: int
+        self, column: OrcColumn, kind: StreamKind, data: memoryview, wanted: int
     ) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
         last, counts = histogram(data, wanted)
         if last < 0:
             raise self._error(column, kind, _WORDS[last])
         return last, counts
 
-    def _sum(self, column: Column, kind: StreamKind, wanted: int, most: int = -1, *, signed: bool = False) -> int:
+    def _sum(self, column: OrcColumn, kind: StreamKind, wanted: int, most: int = -1, *, signed: bool = False) -> int:
         version = self._encodings[column.id].version
         found = sum_of(self._stream(column, kind), wanted, version=version, signed=signed, most=most)
         if found < 0:
             raise self._error(column, kind, _WORDS.get(found, f"has a value that is not between 0 and {most}"))
         return found
 
-    def _need(self, column: Column, kind: StreamKind, length: int) -> None:
+    def _need(self, column: OrcColumn, kind: StreamKind, length: int) -> None:
         if (there := len(self._stream(column, kind))) < length:
             raise self._error(column, kind, f"has {there} bytes, where {length} are asked for")
 
-    def _stream(self, column: Column, kind: StreamKind) -> memoryview:
+    def _stream(self, column: OrcColumn, kind: StreamKind) -> memoryview:
         return self._streams.get((kind, column.id), memoryview(b""))
 
     @staticmethod
-    def _error(column: Column, kind: StreamKind, words: str) -> FormatError:
+    def _error(column: OrcColumn, kind: StreamKind, words: str) -> FormatError:
         return FormatError(f"the {kind.name} stream {words}: truncated or corrupt", column=column.name)

@@ -18,9 +18,9 @@ from ..chunks import Compression, deflate
 from ..encryption import Variant
 from ..index import StripeIndex
 from ..protobuf import Message, encoded, without
-from ..schema import Kind
+from ..schema import OrcKind
 from ..streams import Stream, StreamKind
-from ..tail import MAGIC, Tail
+from ..tail import MAGIC, OrcTail
 from .checks import Encoding, check_streams, check_zone
 from .cut import Part, parts_needed
 
@@ -88,7 +88,7 @@ class ClearFile(io.RawIOBase):
 
 
 def clear_file(
-    tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None], groups: range | None = None
+    tail: OrcTail, index: StripeIndex, wanted: Mapping[int, Variant | None], groups: range | None = None
 ) -> ClearFile:
     """A file of one stripe, without indexes and statistics.
 
@@ -136,7 +136,7 @@ def clear_file(
 
 
 def _parts(
-    tail: Tail,
+    tail: OrcTail,
     index: StripeIndex,
     wanted: Mapping[int, Variant | None],
     streams: Sequence[Stream],
@@ -149,7 +149,7 @@ def _parts(
 
 
 def _made(
-    tail: Tail,
+    tail: OrcTail,
     index: StripeIndex,
     wanted: Mapping[int, Variant | None],
     parts: Sequence[Part],
@@ -173,7 +173,7 @@ def _made(
     return ClearFile((MAGIC, *inflated.values(), footer, end), length, groups.start)
 
 
-def empty_file(tail: Tail) -> bytes:
+def empty_file(tail: OrcTail) -> bytes:
     """A file of the same types, without rows.
 
     Raises:
@@ -189,7 +189,7 @@ def _is_of(stream: Stream, wanted: Mapping[int, Variant | None]) -> bool:
     return stream.variant == (None if variant is None else variant.index)
 
 
-def _inflated(tail: Tail, index: StripeIndex, parts: Sequence[Part]) -> dict[tuple[int, int], memoryview]:
+def _inflated(tail: OrcTail, index: StripeIndex, parts: Sequence[Part]) -> dict[tuple[int, int], memoryview]:
     streams = [part.stream for part in parts]
     found: dict[tuple[int, int], memoryview] = {}
     left = MAX_ORC_STRIPE_BYTES
@@ -205,11 +205,11 @@ def _inflated(tail: Tail, index: StripeIndex, parts: Sequence[Part]) -> dict[tup
     return found
 
 
-def _zone(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> bytes:
+def _zone(tail: OrcTail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> bytes:
     """The field of the writer's time zone; a decoder looks for its file though there are no moments. Where older
     writers have left it out, a decoder takes the zone of the machine.
     """
-    if not any(tail.schema.columns[column].kind is Kind.TIMESTAMP for column in wanted):
+    if not any(tail.schema.columns[column].kind is OrcKind.TIMESTAMP for column in wanted):
         return encoded(_WRITER_ZONE, _FOR_NO_MOMENTS)
     if _WRITER_ZONE not in index.footer:
         return b""
@@ -217,7 +217,7 @@ def _zone(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) 
     return encoded(_WRITER_ZONE, index.writer_timezone.encode())
 
 
-def _plain_tail(tail: Tail, body: int, stripes: bytes, rows: int) -> bytes:
+def _plain_tail(tail: OrcTail, body: int, stripes: bytes, rows: int) -> bytes:
     kept = without(tail.raw_footer, _FOOTER_LAYOUT)
     footer = encoded(1, len(MAGIC)) + encoded(2, body) + stripes + kept + encoded(6, rows)
     version = Message(tail.raw_postscript).numbers(4)
@@ -228,7 +228,7 @@ def _plain_tail(tail: Tail, body: int, stripes: bytes, rows: int) -> bytes:
     return footer + postscript + bytes([len(postscript)])
 
 
-def tail_bytes(tail: Tail, metadata: int, statistics: int, footer: bytes) -> bytes:
+def tail_bytes(tail: OrcTail, metadata: int, statistics: int, footer: bytes) -> bytes:
     """Footer and postscript of a file with the compression and versions of `tail`."""
     sealed = deflate(footer, tail.compression, tail.block_size)
     postscript = encoded(1, len(sealed)) + without(tail.raw_postscript, _POSTSCRIPT_LAYOUT) + encoded(5, metadata)
@@ -245,7 +245,7 @@ def stream_entry(kind: int, column: int, length: int) -> bytes:
     return encoded(1, kind) + encoded(2, column) + encoded(3, length)
 
 
-def _encodings(tail: Tail, footer: Message, wanted: Mapping[int, Variant | None]) -> list[Encoding]:
+def _encodings(tail: OrcTail, footer: Message, wanted: Mapping[int, Variant | None]) -> list[Encoding]:
     plain = footer.every(2)
     sealed: Sequence[Message] = [Message(one) for one in footer.every(4)]
     count = len(tail.schema.columns)

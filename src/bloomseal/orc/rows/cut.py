@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ...core.errors import FormatError
 from ..protobuf import Message
 from ..runs.begin import bits_from, bytes_from, integers_from
-from ..schema import TEXTS, Column, Kind
+from ..schema import TEXTS, OrcColumn, OrcKind
 from ..streams import Stream, StreamKind
 from .checks import Encoding
 
@@ -69,7 +69,7 @@ class Part(NamedTuple):
         return memoryview(integers_from(data, self.values, version=self.version, signed=self.coding == _SIGNED))
 
 
-class _Place(NamedTuple):
+class _StreamPosition(NamedTuple):
     """A stream's share of a position; -1: there is none."""
 
     chunk: int = -1
@@ -80,7 +80,7 @@ class _Place(NamedTuple):
 
 def parts_needed(
     streams: Sequence[Stream],
-    columns: Sequence[Column],
+    columns: Sequence[OrcColumn],
     encodings: Sequence[Encoding],
     indexes: Mapping[int, Sequence[memoryview]],
     groups: range,
@@ -114,9 +114,13 @@ def parts_needed(
         coding, at = layouts[stream.column].get(StreamKind(stream.kind), (-1, 0))
         width = sum((2 if compressed else 1) + _MORE[one] for one, _ in layouts[stream.column].values())
         entries = [] if coding < 0 else indexes.get(stream.column, [])
-        begin = _Place(0)
+        begin = _StreamPosition(0)
         if groups.start:
-            begin = _place(entries[groups.start], at, coding, width, compressed=compressed) if entries else _Place()
+            begin = (
+                _place(entries[groups.start], at, coding, width, compressed=compressed)
+                if entries
+                else _StreamPosition()
+            )
             if not 0 <= begin.chunk <= stream.length:
                 raise FormatError("the row index does not say where a stream begins", column=column.name)
         end = stream.length
@@ -131,7 +135,7 @@ def parts_needed(
 
 
 def _places(
-    column: Column, encoding: Encoding, there: set[tuple[int, int]], *, compressed: bool
+    column: OrcColumn, encoding: Encoding, there: set[tuple[int, int]], *, compressed: bool
 ) -> dict[StreamKind, tuple[int, int]]:
     """The streams that positions speak of: how each is encoded, and which number of a position is its first."""
     at, found = 0, {}
@@ -143,41 +147,46 @@ def _places(
     return found
 
 
-def _layout(column: Column, encoding: Encoding) -> list[tuple[StreamKind, int]]:
+def _layout(column: OrcColumn, encoding: Encoding) -> list[tuple[StreamKind, int]]:
     """The streams that positions speak of, in their order."""
     kind = column.kind
     found = [(_PRESENT, _BITS)]
     if kind in TEXTS:
         found += [(_DATA, _INTEGERS)] if encoding.is_dictionary else [(_DATA, _PLAIN), (_LENGTH, _INTEGERS)]
-    elif kind in (Kind.LIST, Kind.MAP):
+    elif kind in (OrcKind.LIST, OrcKind.MAP):
         found += [(_LENGTH, _INTEGERS)]
-    elif kind is Kind.BOOLEAN:
+    elif kind is OrcKind.BOOLEAN:
         found += [(_DATA, _BITS)]
-    elif kind in (Kind.BYTE, Kind.UNION):
+    elif kind in (OrcKind.BYTE, OrcKind.UNION):
         found += [(_DATA, _BYTES)]
-    elif kind in (Kind.FLOAT, Kind.DOUBLE):
+    elif kind in (OrcKind.FLOAT, OrcKind.DOUBLE):
         found += [(_DATA, _PLAIN)]
-    elif kind is Kind.DECIMAL:
+    elif kind is OrcKind.DECIMAL:
         found += [(_DATA, _PLAIN), (_SECONDARY, _SIGNED)]
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+    elif kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT):
         found += [(_DATA, _SIGNED), (_SECONDARY, _INTEGERS)]
-    elif kind is not Kind.STRUCT:
+    elif kind is not OrcKind.STRUCT:
         found += [(_DATA, _SIGNED)]
     return found
 
 
-def _place(entry: memoryview, at: int, coding: int, width: int, *, compressed: bool) -> _Place:
+def _place(entry: memoryview, at: int, coding: int, width: int, *, compressed: bool) -> _StreamPosition:
     numbers = Message(entry).numbers(1)
     if len(numbers) != width:
-        return _Place()
+        return _StreamPosition()
     chunk, at = numbers[at], at + 1
     skipped, at = (numbers[at], at + 1) if compressed else (0, at)
     values, bits = [*numbers[at : at + _MORE[coding]], 0, 0][:2]
-    return _Place(chunk, skipped, values, bits) if values <= _MOST_PENDING and bits < 8 else _Place()
+    return _StreamPosition(chunk, skipped, values, bits) if values <= _MOST_PENDING and bits < 8 else _StreamPosition()
 
 
 def _end(
-    entries: Sequence[memoryview], behind: int, place: Callable[[memoryview], _Place], length: int, *, compressed: bool
+    entries: Sequence[memoryview],
+    behind: int,
+    place: Callable[[memoryview], _StreamPosition],
+    length: int,
+    *,
+    compressed: bool,
 ) -> int:
     """Where the row groups before the one at `behind` end, at the latest."""
     first = place(entries[behind])

@@ -13,8 +13,8 @@ from ...core.writers import Claim
 from ...orc.asking.trust import timestamps_untrusted
 from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
-from ...orc.schema import INTEGER_BITS, MOMENTS, Column, Kind
-from ...orc.tail import Tail
+from ...orc.schema import INTEGER_BITS, MOMENTS, OrcColumn, OrcKind
+from ...orc.tail import OrcTail
 
 __all__ = ["bounds_of_part"]
 
@@ -25,7 +25,7 @@ _SLACK: Final = 2 * 3_600_000
 _LONGEST_NUMBER: Final = 200
 
 
-def bounds_of_part(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str) -> PartBounds:
+def bounds_of_part(statistics: Message | None, column: OrcColumn, leaf: Leaf, tail: OrcTail, zone: str) -> PartBounds:
     """Take a ``ColumnStatistics`` apart.
 
     Args:
@@ -43,25 +43,25 @@ def bounds_of_part(statistics: Message | None, column: Column, leaf: Leaf, tail:
 
 
 def _between(
-    statistics: Message, values: int, column: Column, leaf: Leaf, tail: Tail, zone: str
+    statistics: Message, values: int, column: OrcColumn, leaf: Leaf, tail: OrcTail, zone: str
 ) -> tuple[bytes, bytes] | None:
     # None for floats: where the first value is NaN, so are both bounds, and merging leaves those values out.
     kind = column.kind
-    if kind in INTEGER_BITS or kind is Kind.DATE:
-        ends = Message(statistics.bytes(7 if kind is Kind.DATE else 2))
+    if kind in INTEGER_BITS or kind is OrcKind.DATE:
+        ends = Message(statistics.bytes(7 if kind is OrcKind.DATE else 2))
         return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
-    if kind in (Kind.STRING, Kind.VARCHAR):
+    if kind in (OrcKind.STRING, OrcKind.VARCHAR):
         ends = Message(statistics.bytes(4))
         least, greatest = bytes(ends.bytes(1)), bytes(ends.bytes(2))
         claims = (Claim.ORC_TEXT_BOUNDS, *((Claim.ORC_NUL_BOUNDS,) if b"\0" in least + greatest else ()))
         sure = not any(tail.known_wrong(claim) for claim in claims)
         return (least, greatest) if sure and 1 in ends and 2 in ends and least <= greatest else None
-    if kind is Kind.BOOLEAN:
+    if kind is OrcKind.BOOLEAN:
         true = Message(statistics.bytes(5)).numbers(1)
         if len(true) != 1 or not 0 <= true[0] <= values or not values:
             return None
         return bytes([true[0] == values]), bytes([true[0] > 0])
-    if kind is Kind.DECIMAL:
+    if kind is OrcKind.DECIMAL:
         return _decimals(Message(statistics.bytes(6)), column, leaf)
     if kind in MOMENTS and timestamps_untrusted(column, tail, zone) is None:
         return _moments(statistics)
@@ -78,7 +78,7 @@ def _encoded(ends: Message, width: int) -> tuple[bytes, bytes] | None:
     return least.to_bytes(width, "little", signed=True), greatest.to_bytes(width, "little", signed=True)
 
 
-def _decimals(ends: Message, column: Column, leaf: Leaf) -> tuple[bytes, bytes] | None:
+def _decimals(ends: Message, column: OrcColumn, leaf: Leaf) -> tuple[bytes, bytes] | None:
     found: list[int] = []
     width = leaf.type.type_length or 16
     for field in (1, 2):

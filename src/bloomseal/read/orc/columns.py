@@ -16,8 +16,7 @@ from ...core.parquet.schema import Leaf, Schema
 from ...format.leaves import leaves_of
 from ...orc.layout import OrcLayout
 from ...orc.rows.clear import empty_file
-from ...orc.schema import Column, Kind
-from ...orc.schema import Schema as OrcSchema
+from ...orc.schema import OrcColumn, OrcKind, OrcSchema
 
 __all__ = ["Columns", "columns_of"]
 
@@ -43,16 +42,16 @@ class Columns:
     without: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.schema.columns[0].kind is not Kind.STRUCT:
+        if self.schema.columns[0].kind is not OrcKind.STRUCT:
             raise UnsupportedError("an ORC file whose rows are no struct has no columns")
         known = [one for one in self.arrow if not _only_orc(one.type)]
         object.__setattr__(self, "without", tuple(one.name for one in self.arrow if one not in known))
         object.__setattr__(self, "leaves", leaves_of(pa.schema(known)))
 
     @cached_property
-    def stored(self) -> Mapping[int, Column]:
+    def stored(self) -> Mapping[int, OrcColumn]:
         """Index of a leaf → the column of the file that it is."""
-        found: dict[int, Column] = {}
+        found: dict[int, OrcColumn] = {}
         tops = {name: [leaf for leaf in self.leaves.leaves if leaf.path[0] == name] for name in self.leaves.top_level}
         for name, columns in self._top_level():
             if name in self.leaves.repeated_names or name not in tops:
@@ -108,7 +107,7 @@ class Columns:
         if leaf.repeated:
             raise UnsupportedError("a part of a list or map is not read alone", column=leaf.name, hint=leaf.path[0])
 
-    def _top_level(self) -> Iterator[tuple[str, list[Column]]]:
+    def _top_level(self) -> Iterator[tuple[str, list[OrcColumn]]]:
         at = 1
         columns = self.schema.columns
         for one in self.arrow:

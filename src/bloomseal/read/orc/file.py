@@ -26,7 +26,7 @@ from ...orc.filters import BloomFilter
 from ...orc.index import need_range
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
-from ...orc.schema import Column
+from ...orc.schema import OrcColumn
 from ...storage.formats import Format
 from ...storage.places import FilePlace
 from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
@@ -265,7 +265,7 @@ class OrcFile(OrcLayout, SealedFile):
         """
         return self._decode(part, leaves)[0]
 
-    def held_against_values(self, part: int, column: Column, filters: Sequence[BloomFilter]) -> list[Truth]:
+    def held_against_values(self, part: int, column: OrcColumn, filters: Sequence[BloomFilter]) -> list[Truth]:
         """Ask a stripe's filters of a column, one per row group, for every value of their row group.
 
         Raises:
@@ -329,13 +329,13 @@ class OrcFile(OrcLayout, SealedFile):
         fields = {name: one.column(name) for one in taken for name in one.column_names}
         return pa.Table.from_arrays([fields[name] for name in plan.order], schema=plan.empty.schema)
 
-    def _expect(self, column: Column) -> None:
+    def _expect(self, column: OrcColumn) -> None:
         """Refuse a column in plaintext that must not be."""
         if column.id not in self.tail.encrypted:
             with self._at():
                 self.keys.expectation.plaintext_column(column.name)
 
-    def stored(self, index: int) -> Column:
+    def stored(self, index: int) -> OrcColumn:
         """A leaf, as the file has it.
 
         Raises:

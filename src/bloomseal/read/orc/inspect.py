@@ -6,7 +6,7 @@ from ...core.storage.source import Source
 from ...format.inspect import ColumnFacts, Inspection
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
-from ...orc.schema import Column
+from ...orc.schema import OrcColumn
 
 __all__ = ["inspect_orc", "writer_of"]
 
@@ -42,7 +42,7 @@ def writer_of(file: OrcLayout) -> str:
     return f"ORC {'of an unknown writer' if known is None else known.name} {file.tail.software}".strip()
 
 
-def _column(file: OrcLayout, leaf: Column, filters: set[str]) -> ColumnFacts:
+def _column(file: OrcLayout, leaf: OrcColumn, filters: set[str]) -> ColumnFacts:
     facts = ColumnFacts(leaf.name, leaf.type_name, "plaintext", None, " and ".join(sorted(filters)) or "none")
     if file.encryption is None or leaf.id not in file.tail.encrypted:
         return facts

@@ -18,7 +18,7 @@ from ...core.parquet.statistics import PartBounds
 from ...orc.asking.values import OrcProbeSet
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
-from ...orc.schema import Column
+from ...orc.schema import OrcColumn
 from ...orc.statistics import GroupStatistics
 from ..predicate.predicate import Predicate, Term
 from ..prune import RowGroupSelection
@@ -29,7 +29,7 @@ __all__ = ["ruled_out"]
 Bools = npt.NDArray[np.bool_]
 
 
-def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> RowGroupSelection:
+def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mapping[int, OrcColumn]) -> RowGroupSelection:
     """Ask the stripe's statistics, then its filters, then the statistics of the row groups that are left.
 
     Args:
@@ -49,7 +49,7 @@ def ruled_out(file: OrcLayout, stripe: int, predicate: Predicate, stored: Mappin
 class _Asking:
     """One stripe's statistics and filters, each read once."""
 
-    def __init__(self, file: OrcLayout, stripe: int, stored: Mapping[int, Column]) -> None:
+    def __init__(self, file: OrcLayout, stripe: int, stored: Mapping[int, OrcColumn]) -> None:
         self._file, self._stripe, self._stored = file, stripe, stored
         self._zone = file.index(stripe).writer_timezone
         self._statistics: dict[int, GroupStatistics | None] = {}
@@ -115,5 +115,5 @@ class _Asking:
     def _hybrid(self) -> bool:
         return self._file.tail.hybrid_calendar
 
-    def _bounds(self, term: Term, column: Column, found: Message | None) -> PartBounds:
+    def _bounds(self, term: Term, column: OrcColumn, found: Message | None) -> PartBounds:
         return bounds_of_part(found, column, term.leaf, self._file.tail, self._zone)

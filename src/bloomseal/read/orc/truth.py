@@ -13,13 +13,13 @@ from ...orc.asking.values import OrcProbeSet
 from ...orc.filters import BloomFilter
 from ...orc.layout import OrcLayout
 from ...orc.rewrite.build import leaf_values
-from ...orc.schema import Column
+from ...orc.schema import OrcColumn
 
 __all__ = ["held_against_values"]
 
 
 def held_against_values(
-    file: OrcLayout, stripe: int, column: Column, leaf: Leaf, rows: pa.Table, filters: Sequence[BloomFilter]
+    file: OrcLayout, stripe: int, column: OrcColumn, leaf: Leaf, rows: pa.Table, filters: Sequence[BloomFilter]
 ) -> list[Truth]:
     """Ask the filters of a stripe, which are believed, for every value of their row group.
 

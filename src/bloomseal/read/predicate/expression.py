@@ -118,7 +118,7 @@ def _tree(steps: Iterator[tuple[str, str]], literal: Callable[[str], Any]) -> An
         RecursionError: it is nested too deeply.
         ValueError, StopIteration: there is no such node.
     """
-    calls: list[_Opened] = [_Opened("")]
+    calls: list[_OpenCall] = [_OpenCall("")]
     for key, value in steps:
         match key:
             case "literal":
@@ -136,7 +136,7 @@ def _tree(steps: Iterator[tuple[str, str]], literal: Callable[[str], Any]) -> An
                     options[_SET] = Values(options[_SET].values)
                 calls[-1].options = options
             case "call":
-                calls.append(_Opened(value))
+                calls.append(_OpenCall(value))
                 if len(calls) > _MOST_OPEN:
                     raise RecursionError
             case "end":
@@ -149,7 +149,7 @@ def _tree(steps: Iterator[tuple[str, str]], literal: Callable[[str], Any]) -> An
 
 
 @dataclass
-class _Opened:
+class _OpenCall:
     """A call whose end is not reached yet."""
 
     function: str
@@ -157,7 +157,7 @@ class _Opened:
     options: dict[str, Any] = field(default_factory=dict)
     depth: int = 0
 
-    def add(self, inner: _Opened, name: str) -> None:
+    def add(self, inner: _OpenCall, name: str) -> None:
         """Take in a call that ended under this name."""
         if inner.function != name:
             raise ValueError

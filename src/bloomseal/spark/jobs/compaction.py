@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...core.errors import BloomsealError
 from ...index.compact import CompactReport, Merge, compact
-from ...index.manifest import Run, Shard
+from ...index.manifest import IndexRun, Shard
 from ...index.runs.writer import place_bits_for
 from .common import described
 from .index_place import Place, index_of
@@ -60,11 +60,11 @@ def compact_index(
 def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everything: bool = False) -> CompactReport:
     """The work of `compact_index`."""
 
-    def merged(merge: Merge) -> Run:
+    def merged(merge: Merge) -> IndexRun:
         parts = max(1, -(-merge.entries // _PART_ENTRIES))
         if parts == 1:
             return merge.written(index.folder, index.manifest())
-        task = _Part(place, replace(merge, bases={}), parts)
+        task = _CompactionTask(place, replace(merge, bases={}), parts)
         told = spark.sparkContext.parallelize(range(parts), parts).mapPartitions(task.written).collect()
         made = [shard for one in sorted(told, key=lambda one: one.number) for shard in one.shards]
         if failed := next((one.failed for one in told if one.failed is not None), None):
@@ -72,13 +72,13 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
                 index.folder.remove(shard.file)
             raise failed
         shards = tuple(index.folder.with_keys(shard) for shard in made)
-        return Run(os.urandom(8).hex(), place_bits_for(merge.count), merge.count, shards)
+        return IndexRun(os.urandom(8).hex(), place_bits_for(merge.count), merge.count, shards)
 
     return compact(index.folder, index.manifest(), everything=everything, merger=merged)
 
 
 @dataclass(frozen=True)
-class _Written:
+class _CompactedPart:
     """What a task made, without its keys; or why not."""
 
     number: int
@@ -87,19 +87,19 @@ class _Written:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _CompactionTask:
     """A task, on an executor."""
 
     place: Place
     merge: Merge
     parts: int
 
-    def written(self, numbers: Iterable[int]) -> Iterator[_Written]:
+    def written(self, numbers: Iterable[int]) -> Iterator[_CompactedPart]:
         folder = self.place.folder
         for number in numbers:
             try:
                 manifest = self.place.manifest()
                 run = self.merge.written(folder, manifest, part=(number, self.parts))
-                yield _Written(number, tuple(one._replace(keys={}) for one in run.shards))
+                yield _CompactedPart(number, tuple(one._replace(keys={}) for one in run.shards))
             except BloomsealError as error:
-                yield _Written(number, failed=error)
+                yield _CompactedPart(number, failed=error)

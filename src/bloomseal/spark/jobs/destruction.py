@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from ...audit.destruction.answer import Destruction
 from ...audit.destruction.examine import Examined, Examiner, Work
 from ...audit.destruction.look import Examination, asking
-from ...audit.destruction.question import Question
+from ...audit.destruction.question import DestructionQuestion
 from ...audit.facts.auditor import Auditor
 from ...audit.facts.places import Places, find_files
 from ..listing import open_filesystem, qualified, split_uri
@@ -60,7 +60,7 @@ def may_destroy(
             places.add(find_files(inside, filesystem=systems[base], history=True))
         return places
 
-    def examine(question: Question, works: list[Work]) -> list[Examined]:
+    def examine(question: DestructionQuestion, works: list[Work]) -> list[Examined]:
         sent = [
             (base_of.get(id(one.ref.filesystem)), replace(one, ref=replace(one.ref, filesystem=None))) for one in works
         ]
@@ -71,7 +71,9 @@ def may_destroy(
     return Examination(ask, find, examine).answer(given)
 
 
-def _examined(policy: bytes, question: Question, sent: Iterable[tuple[str | None, Work]]) -> Iterator[Examined]:
+def _examined(
+    policy: bytes, question: DestructionQuestion, sent: Iterable[tuple[str | None, Work]]
+) -> Iterator[Examined]:
     table = table_of(policy)
     examiner = Examiner(question, Auditor(table.keys, table).scanner(filters=False, witness=True))
     for base, work in sent:

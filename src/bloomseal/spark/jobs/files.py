@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
-from ..listing import TableFiles, list_files, open_filesystem
+from ..listing import SparkTableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
 from .common import as_frame, described, job_table, packs
 
@@ -107,7 +107,7 @@ def attach(
 
 def _run(
     spark: SparkSession,
-    files: TableFiles,
+    files: SparkTableFiles,
     table: TablePolicy,
     files_per_task: int,
     work: Callable[[str, TablePolicy, str | None], Row],

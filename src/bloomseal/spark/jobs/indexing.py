@@ -22,7 +22,7 @@ from ...core.storage.ref import FileRef
 from ...index.facts.hashed import SeenFile, hashed_places, seen_file, still_same
 from ...index.facts.members import Members
 from ...index.facts.sameness import Clock
-from ...index.manifest import FACTS, Manifest, Run, Shard
+from ...index.manifest import FACTS, IndexRun, Manifest, Shard
 from ...index.numbers import as_numpy
 from ...index.runs.writer import RunWriter, filled_up, most_places, place_bits_for
 from ...index.update import IndexUpdate, UpdateReport, index_policy, manifest_for, settled_state
@@ -100,7 +100,7 @@ def seals_spill(spark: SparkSession) -> bool:
     return str(spark.sparkContext.getConf().get(_SPILL, "false")).lower() == "true"
 
 
-class _File(NamedTuple):
+class _FileToIndex(NamedTuple):
     """A file to look at, or to hash; `number` is that among the table's; `told` as `Members.logged` has it."""
 
     number: int
@@ -111,7 +111,7 @@ class _File(NamedTuple):
     told: str | None = None
 
 
-class _Seen(NamedTuple):
+class _FileFinding(NamedTuple):
     """What a task found of a file: `seen` and the column's `path` (None: it lacks it), or `why` not."""
 
     number: int
@@ -124,7 +124,7 @@ class _Seen(NamedTuple):
 class _Tasks(Place):
     """What executors do."""
 
-    def members(self, files: Sequence[_File]) -> Members:
+    def members(self, files: Sequence[_FileToIndex]) -> Members:
         filesystem = open_filesystem(self.base)
         return Members(
             FileRef(self.root, filesystem),
@@ -134,7 +134,7 @@ class _Tasks(Place):
             logged=[one.told or "" for one in files] if any(one.told is not None for one in files) else None,
         )
 
-    def look(self, part: Iterable[_File]) -> Iterator[_Seen]:
+    def look(self, part: Iterable[_FileToIndex]) -> Iterator[_FileFinding]:
         """Footers: states, schemas and row groups."""
         files, clock = list(part), Clock(self.folder.now)
         members = self.members(files)
@@ -146,9 +146,9 @@ class _Tasks(Place):
                     still_same(file, seen, members.state(place))
                     schema = file.leaves
                     path = schema.leaf(self.column).path if schema.has(self.column) else None
-                    yield _Seen(one.number, seen, file.num_rows, path)
+                    yield _FileFinding(one.number, seen, file.num_rows, path)
             except BloomsealError as error:
-                yield _Seen(one.number, None, why=error.what)
+                yield _FileFinding(one.number, None, why=error.what)
 
     def hashed(self, batches: Iterator[pa.RecordBatch], shards: int, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Per value the shard and the entry; and, when a file is done, its number for each shard, below zero.
@@ -160,7 +160,7 @@ class _Tasks(Place):
         like = self.manifest()
         for batch in batches:
             for bits, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                one: _File = pickle.loads(data)  # noqa: S301 - our own driver's
+                one: _FileToIndex = pickle.loads(data)  # noqa: S301 - our own driver's
                 members = self.members([one])
                 assert one.seen is not None  # noqa: S101
                 try:
@@ -235,7 +235,7 @@ class _Job:
         seen = packed.mapPartitions(self._place.look).collect() if files else []
         base = self._new(seen, policy(old)) if fresh or old is None else old
         found = IndexUpdate(index.folder, base, index.files, fresh=fresh)
-        rest: list[_Seen] = []
+        rest: list[_FileFinding] = []
         for one in seen:
             if one.seen is None:
                 found.leave(one.number, one.why)
@@ -253,19 +253,19 @@ class _Job:
             report.runs = compacted(self._spark, index, self._place).runs
         return report
 
-    def _file(self, number: int) -> _File:
+    def _file(self, number: int) -> _FileToIndex:
         files = self._index.files
         told = None if files.logged is None else files.logged[number]
-        return _File(number, files.refs[number].path, files.relative[number], told=told)
+        return _FileToIndex(number, files.refs[number].path, files.relative[number], told=told)
 
-    def _new(self, seen: Sequence[_Seen], policy: IndexPolicy) -> Manifest:
+    def _new(self, seen: Sequence[_FileFinding], policy: IndexPolicy) -> Manifest:
         column = self._index.column
         path = next((one.path for one in seen if one.path is not None), None)
         if path is None and (why := next((one.why for one in seen if one.why), None)) is not None:
             raise UsageError(why, column=column)
         return manifest_for(path, sum(one.rows for one in seen), column, policy)
 
-    def _hash(self, rest: Sequence[_Seen], found: IndexUpdate) -> None:
+    def _hash(self, rest: Sequence[_FileFinding], found: IndexUpdate) -> None:
         """Runs of the files that are new."""
         folder, base = self._index.folder, found.base
         if not rest:
@@ -278,7 +278,7 @@ class _Job:
         finally:
             folder.remove(draft)
 
-    def _hash_run(self, part: Sequence[_Seen], found: IndexUpdate, place: _Tasks) -> None:
+    def _hash_run(self, part: Sequence[_FileFinding], found: IndexUpdate, place: _Tasks) -> None:
         places, files = 0, []
         for one in part:
             assert one.seen is not None  # noqa: S101
@@ -299,7 +299,7 @@ class _Job:
         told = entries.groupBy("shard").applyInArrow(written, _WRITTEN).collect()
         # Within a shard they come in the order in which they were written.
         ordered = sorted(told, key=lambda row: row["shard"])
-        run = Run(secrets.token_hex(8), bits, places, self._shards(ordered))
+        run = IndexRun(secrets.token_hex(8), bits, places, self._shards(ordered))
         found.runs.append(run)
         done = [set(np.frombuffer(row["done"], dtype=np.int64).tolist()) for row in ordered if row["done"]]
         sure = set.intersection(*done) if len(done) == shards else set()
@@ -315,9 +315,9 @@ class _Job:
         return tuple(self._index.folder.with_keys(one._replace(unique=bytes(one.unique))) for one in made)
 
 
-def _runs(seen: Sequence[_Seen], most: int) -> Iterator[list[_Seen]]:
+def _runs(seen: Sequence[_FileFinding], most: int) -> Iterator[list[_FileFinding]]:
     """As many files as one run can be about."""
-    part: list[_Seen] = []
+    part: list[_FileFinding] = []
     places = 0
     for one in seen:
         groups = 0 if one.seen is None else one.seen.groups * one.seen.stride

@@ -283,7 +283,7 @@ class _Cluster:
                 log.begin(name, mark, sync=False)
         log.flush()
         known = {name: identity for name, identity in due.items() if identity is not None}
-        for name, (outcome, identity) in self._each(Attempt(self._work, known), list(due)).items():
+        for name, (outcome, identity) in self._each(RotationTask(self._work, known), list(due)).items():
             told[name] = outcome
             run.settle(outcome, None if identity is None else tuple(identity))
         run.report.files = [told[name] for name in self._files]
@@ -297,7 +297,7 @@ class _Cluster:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RotationTask:
     """A task that does the files of one pack, one after the other.
 
     Attributes:
@@ -309,7 +309,7 @@ class Attempt:
     identities: Mapping[str, bytes]
 
     @classmethod
-    def of(cls, operation: str, table: TablePolicy, names: Iterable[str], base: str | None = None) -> Attempt:
+    def of(cls, operation: str, table: TablePolicy, names: Iterable[str], base: str | None = None) -> RotationTask:
         """For these files as they are now."""
         work = _Work(operation, pickle.dumps(table), pickle.dumps({}), base)
         return cls(work, {name: work.identity(work.found(name)) for name in names})

@@ -13,7 +13,7 @@ from ...core.errors import BloomsealWarning
 from ...policy import Policy, TablePolicy
 from ..request import Request, with_indexes
 from .keys import keys_frame, path_in_sql, quoted, type_of
-from .pruning import Question
+from .pruning import KeyQuestion
 from .whole import whole_table
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def with_keys(
     Raises:
         As `semi_join`.
     """
-    question = Question.of(request, column, keys)
+    question = KeyQuestion.of(request, column, keys)
     kind = type_of(request.schema, column)
     wanted = keys_frame(request.spark, keys, question.values, column, kind)
     schema = request.needed(columns, where, path_in_sql(column))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..source.options import SourceOptions
     from ..source.scan import Piece
 
-__all__ = ["Question", "prune"]
+__all__ = ["KeyQuestion", "prune"]
 
 _SAMPLED_FILES: Final = 12
 _MANY: Final = 10_000
@@ -88,7 +88,7 @@ def prune(
         BloomsealWarning: most row groups of a sample may hold a key.
     """
     request = Request(spark, path, policy, table, with_indexes(None, use_index, trust))
-    question = Question.of(request, column, keys)
+    question = KeyQuestion.of(request, column, keys)
     if not question.prediction.pays:
         warnings.warn(f"pruning can't pay: {question.prediction}", BloomsealWarning, stacklevel=2)
     plan, where = question.plan, request.settings.paths[0]
@@ -122,7 +122,7 @@ def _ask(
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class KeyQuestion:
     """A table, a column and keys, looked at as far as the driver does.
 
     Attributes:
@@ -141,7 +141,7 @@ class Question:
     alike: bool
 
     @classmethod
-    def of(cls, request: Request, column: str, keys: Any) -> Question:
+    def of(cls, request: Request, column: str, keys: Any) -> KeyQuestion:
         """Hash the keys, those that a sealed index of the whole table knows, or else all; seal them; ask indexes, and a
         few of the files that these leave.
 
@@ -162,16 +162,16 @@ class Question:
         if (known := _known_keys(files, column, values)) is not None:
             # A file that was replaced meanwhile is asked for all keys.
             with contextlib.suppress(UnsupportedError):
-                found = _Sample(files, column, known[0]).question(known[1])
+                found = _KeySample(files, column, known[0]).question(known[1])
                 need_marks(found.search, found.plan)
                 if found.prediction.pays:
                     return found
                 # They are nearly everywhere: an index would spare nothing, whatever else is asked.
                 files = Files(pieces, replace(settings, use_index="never"), tree.rules)
-        return _Sample(files, column, values).question(None)
+        return _KeySample(files, column, values).question(None)
 
 
-class _Sample:
+class _KeySample:
     """What indexes, and a few files, say of keys; the first file with rows seals these."""
 
     def __init__(self, files: Files, column: str, values: Any) -> None:
@@ -183,7 +183,7 @@ class _Sample:
         self._schemas: set[bytes] = set()
         self._left = self._sampled = 0
 
-    def question(self, marks: frozenset[bytes] | None) -> Question:
+    def question(self, marks: frozenset[bytes] | None) -> KeyQuestion:
         """Look at the files.
 
         Args:
@@ -217,7 +217,7 @@ class _Sample:
         keys, left = self._keys.get(sealed.column_type, ()), self._left / max(self._sampled, 1)
         prediction = replace(prediction, keys=len(keys), left=left, sampled=self._sampled)
         search = KeySearch(sealed, files.settings, marks)
-        return Question(self._values, search, prediction, plan, files.settings.use_index, len(self._schemas) == 1)
+        return KeyQuestion(self._values, search, prediction, plan, files.settings.use_index, len(self._schemas) == 1)
 
     def _ways(self, stand_in: SealedFile) -> list[list[Any]]:
         if (place := place_of(stand_in, self._column)) is None:

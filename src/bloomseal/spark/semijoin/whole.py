@@ -52,7 +52,7 @@ def whole_table(request: Request, schema: StructType) -> DataFrame | None:
 
 
 def _files_of(frame: DataFrame) -> set[str]:
-    """The names of a frame's files, as `..source.files.tree.DataFile.name`."""
+    """The names of a frame's files, as `..source.files.tree.TableFile.name`."""
     # Thousands of names in one message from the JVM, and not in one each.
     mapper: Any = classic_jvm(frame.sparkSession).com.fasterxml.jackson.databind.ObjectMapper()
     folders: dict[str, str] = {}

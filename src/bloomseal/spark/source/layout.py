@@ -20,11 +20,11 @@ from .types import Convert, converter, file_schema, leaves_below, position_of, s
 if TYPE_CHECKING:
     from ...read.plan import Asked
 
-__all__ = ["Layout"]
+__all__ = ["ColumnLayout"]
 
 
 @dataclass
-class Layout:
+class ColumnLayout:
     """A file's columns against those of the frame.
 
     Attributes:
@@ -47,7 +47,7 @@ class Layout:
         conditions: Sequence[Compare],
         file: SealedFile,
         masked: frozenset[int],
-    ) -> Layout:
+    ) -> ColumnLayout:
         """Of a file.
 
         Args:

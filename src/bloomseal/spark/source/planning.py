@@ -17,7 +17,7 @@ from ...core.errors import BloomsealError
 from ...core.exclusion import Exclusion, by_folder
 from ...core.storage.ref import FileRef
 from ...index.place import columns_in
-from ...storage.discovery.kinds import Found, Kind
+from ...storage.discovery.kinds import FileKind, FoundFile
 from ..listing import open_filesystem
 from .files.tree import typed
 from .pushdown import admitted
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...table.query.indexes import Indexes
     from ...table.query.sift import Ask, Sifted
     from .files.live import Rules
-    from .files.tree import DataFile, Tree
+    from .files.tree import TableFile, Tree
     from .options import SourceOptions
     from .search import KeySearch
 
@@ -95,7 +95,7 @@ class Files:
         return self.settings.for_indexes
 
     @cached_property
-    def files(self) -> Sequence[Found]:
+    def files(self) -> Sequence[FoundFile]:
         """As `bloomseal.storage` lists them."""
         return [self._found(one) for one in self.pieces]
 
@@ -136,11 +136,11 @@ class Files:
         folder = self.settings.folder
         return folder if folder is not None and one.name.startswith(folder.rstrip("/") + "/") else one.root
 
-    def _found(self, one: Piece) -> Found:
+    def _found(self, one: Piece) -> FoundFile:
         root = self._root(one)
         relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
         told = "" if self.rules is None else self.rules.told.get(one.name, "")
-        return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA, told=told)
+        return FoundFile(FileRef(one.name, open_filesystem(one.base), root), relative, FileKind.DATA, told=told)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def need_marks(search: KeySearch, plan: Plan) -> None:
 
 def by_folders(
     tree: Tree, asked: Sequence[Compare], zone: str | None
-) -> tuple[list[Piece], list[tuple[DataFile, Exclusion]]]:
+) -> tuple[list[Piece], list[tuple[TableFile, Exclusion]]]:
     """The files that may hold wanted rows, and those that their partition values rule out."""
     kinds = [field.dataType for field in tree.columns.fields]
     read: dict[tuple[int, str], Any] = {}

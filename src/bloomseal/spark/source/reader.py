@@ -17,7 +17,7 @@ from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ...read.predicate.condition import Compare
 from ..workers import keep_loaded
 from .files.live import Rules
-from .files.tree import DataFile, Tree
+from .files.tree import TableFile, Tree
 from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import conditions, to_text
@@ -169,10 +169,10 @@ def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.Struct
     return st.StructType([*fields, *folders.values()])
 
 
-def _schemas(settings: SourceOptions, files: Sequence[DataFile]) -> list[st.StructType]:
+def _schemas(settings: SourceOptions, files: Sequence[TableFile]) -> list[st.StructType]:
     """Each schema that these files have, once, in the order of the files."""
 
-    def look(one: DataFile) -> st.StructType:
+    def look(one: TableFile) -> st.StructType:
         try:
             with settings.open(one) as file:
                 file.need_verified("read")

@@ -20,7 +20,7 @@ from ...read.parquet import ParquetFile, need_parquet
 from ...read.predicate.condition import Compare
 from ..opening import check_protection
 from .files.live import Rules
-from .layout import Layout
+from .layout import ColumnLayout
 from .options import SourceOptions
 from .search import replaced
 from .stats import SourceStats
@@ -41,10 +41,10 @@ class Piece(NamedTuple):
     """A file, or a part of a big one.
 
     Attributes:
-        base, name, size: as `tree.DataFile`.
+        base, name, size: as `tree.TableFile`.
         values: its partition values, in the order of the table's partition columns.
         part, parts: which part of how many, by the bytes of its row groups.
-        root: as `tree.DataFile`.
+        root: as `tree.TableFile`.
         kept: the row groups that indexes leave of it; None: all.
     """
 
@@ -82,7 +82,7 @@ class Scan:
     partitioned: tuple[str, ...] = ()
     rules: Rules | None = None
     search: KeySearch | None = None
-    _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
+    _layouts: dict[Any, ColumnLayout] = field(default_factory=dict, repr=False)
 
     @cached_property
     def target(self) -> pa.Schema:
@@ -115,14 +115,14 @@ class Scan:
         """
         try:
             with self.settings.open(piece) as file:
-                yield from _Reading(self, file, piece, stats).batches()
+                yield from _FileTask(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
                 error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
             raise error.at(file=piece.name) from None
 
     def converted(
-        self, layout: Layout, table: pa.Table | None, rows: int, values: tuple[Any, ...]
+        self, layout: ColumnLayout, table: pa.Table | None, rows: int, values: tuple[Any, ...]
     ) -> Iterator[pa.RecordBatch]:
         """Decoded rows as Spark wants them, in batches of bounded size.
 
@@ -152,7 +152,7 @@ class Scan:
         size = min(max(_BATCH_BYTES * rows // max(made.nbytes, 1), least), most) if rows else most
         yield from made.to_batches(max_chunksize=size)
 
-    def layout(self, file: SealedFile, masked: frozenset[int]) -> Layout:
+    def layout(self, file: SealedFile, masked: frozenset[int]) -> ColumnLayout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
         leaves = file.leaves
         for column in self.partitioned:
@@ -161,7 +161,7 @@ class Scan:
         if (found := self._layouts.get(name)) is None:
             if self.rules is not None:
                 self.rules.check(file)
-            found = self._layouts[name] = Layout.of(self.stored, self.conditions, file, masked)
+            found = self._layouts[name] = ColumnLayout.of(self.stored, self.conditions, file, masked)
         return found
 
     def _check_folder(self, file: SealedFile, column: str) -> None:
@@ -199,7 +199,7 @@ class Scan:
         return {name: self.__dict__[name] for name in told} | {"_layouts": {}}
 
 
-class _Reading:
+class _FileTask:
     """One file, or some of its parts."""
 
     def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: SourceStats) -> None:
@@ -231,7 +231,7 @@ class _Reading:
             for part in parts:
                 yield from self._counted(layout, part)
 
-    def _rows(self, layout: Layout, parts: list[int]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, layout: ColumnLayout, parts: list[int]) -> Iterator[pa.RecordBatch]:
         scan, file, stats = self._scan, self._file, self._stats
         plan = self._plan(layout)
         try:
@@ -252,7 +252,7 @@ class _Reading:
             asked = sum(map(file.row_groups_in_part, parts))
             stats.decoded += asked - plan.stats.pruned_by_statistics - plan.stats.pruned_by_filter
 
-    def _counted(self, layout: Layout, part: int) -> Iterator[pa.RecordBatch]:
+    def _counted(self, layout: ColumnLayout, part: int) -> Iterator[pa.RecordBatch]:
         """The rows of a part, of which only the number is asked for, and what the folders say."""
         rows = self._file.rows_in_part(part)
         self._stats.decoded += self._file.row_groups_in_part(part)
@@ -261,7 +261,7 @@ class _Reading:
             self._stats.rows += rows
             yield from self._scan.converted(layout, None, rows, self._piece.values)
 
-    def _plan(self, layout: Layout) -> Any:
+    def _plan(self, layout: ColumnLayout) -> Any:
         # Files of one layout have one schema, which is all that a plan's arguments are held against.
         if layout.asked is not None and isinstance(self._file, ParquetFile):
             plan: Any = self._file.plan_as(layout.asked)
@@ -272,7 +272,7 @@ class _Reading:
         plan.pages = self._pages
         return plan
 
-    def _check(self, layout: Layout, groups: list[int]) -> None:
+    def _check(self, layout: ColumnLayout, groups: list[int]) -> None:
         """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
         assert self._scan.settings.table is not None  # noqa: S101
         file = need_parquet(self._file)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from ...core.errors import UnsupportedError
-from .files.tree import DataFile, Tree
+from .files.tree import TableFile, Tree
 from .reader import TableReader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class TableStreamReader(DataSourceStreamReader):
         return tree
 
 
-def _digest(file: DataFile) -> bytes:
+def _digest(file: TableFile) -> bytes:
     below = file.name if file.root is None else posixpath.relpath(file.name, file.root)
     return hashlib.sha256(below.encode()).digest()[:_DIGEST_BYTES]
 

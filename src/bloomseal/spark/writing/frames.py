@@ -22,7 +22,7 @@ from ...storage.formats import Format, named_format
 from ...table.hive import check_partitioning
 from ..given import PARTITION_OVERWRITE, refuse_secrets
 from ..guarding import deletes_late
-from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified
+from ..listing import SparkTableFiles, columns_of_folders, in_folder, list_files, qualified
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, settings_for
 from ..settings import bridge_options, check_lookalikes, promised
@@ -235,7 +235,7 @@ def check_table(
 
 def _check(
     path: str,
-    files: TableFiles,
+    files: SparkTableFiles,
     table: TablePolicy,
     filters: Mapping[str, FilterSpec] | None,
     *,

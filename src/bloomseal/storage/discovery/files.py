@@ -1,8 +1,8 @@
 """The rule of discovery: which files a place holds, told once for readers, rotation, audit and Spark.
 
 A reader takes the names that say *Parquet* or *ORC* and are not hidden. Rotation and audit ask for `everything`: all
-files that end as either does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out:
-not seen is not absent. docs/adr/0012-one-rule-of-discovery.md says why.
+files that end as either does, whatever they are called. Whatever could not be looked at is a `PlaceProblem`, never left
+out: not seen is not absent. docs/adr/0012-one-rule-of-discovery.md says why.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..places import exists, open_source, resolve_path
 from .kinds import (
     LOGS,
     MATERIAL_PREFIX,
-    Found,
-    Kind,
-    Layout,
+    FileKind,
+    FoundFile,
     Listing,
     NothingThereError,
-    Problem,
+    PlaceProblem,
+    TableLayout,
     UnseenError,
     is_hidden,
     is_mark,
@@ -86,7 +86,7 @@ def list_files(
         path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
             (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
             front of it.
-        everything: also files of every other `Kind` that end as data does, and leftovers however they end.
+        everything: also files of every other `FileKind` that end as data does, and leftovers however they end.
         any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
 
@@ -124,11 +124,11 @@ class _Walk:
         self.listing = Listing()
         self._ref = ref
         self._everything = everything
-        self._named = (Kind.DATA, Kind.OTHER) if any_name else (Kind.DATA,)
+        self._named = (FileKind.DATA, FileKind.OTHER) if any_name else (FileKind.DATA,)
         self._follow = follow_links
         self._pattern = pattern
-        self._found: dict[str, Found] = {}
-        self._logs: list[tuple[str, str, Kind, FileRef]] = []
+        self._found: dict[str, FoundFile] = {}
+        self._logs: list[tuple[str, str, FileKind, FileRef]] = []
 
     def local(self) -> None:
         """A place on this machine."""
@@ -138,7 +138,7 @@ class _Walk:
         except OSError as error:
             raise _unseen("can't read the file", self._ref.path, error) from error
         if not stat.S_ISDIR(mode):
-            self.listing.files = [Found(self._ref, posixpath.basename(path), Kind.DATA)]
+            self.listing.files = [FoundFile(self._ref, posixpath.basename(path), FileKind.DATA)]
             return
         self.listing.root = FileRef(path)
         self._real_root = os.path.realpath(path)
@@ -186,10 +186,10 @@ class _Walk:
             mode = os.stat(real).st_mode  # noqa: PTH116
         except OSError as error:
             # A link to nothing holds nothing, but where its name promises data, somebody misses them.
-            if kind_of(name) is Kind.DATA or not isinstance(error, FileNotFoundError):
+            if kind_of(name) is FileKind.DATA or not isinstance(error, FileNotFoundError):
                 self._problem(entry.path, f"a link that leads nowhere: {error.strerror}", name)
             else:
-                self.listing.unsure.append(Problem(entry.path, f"a link that leads nowhere: {error.strerror}"))
+                self.listing.unsure.append(PlaceProblem(entry.path, f"a link that leads nowhere: {error.strerror}"))
             return
         if stat.S_ISDIR(mode):
             if self._leads_out(name, entry.path, real):
@@ -214,7 +214,7 @@ class _Walk:
         ref = FileRef(path, None, self._ref.path)
         kind = kind_of(name)
         if self._keep(name, kind, ref, regular):
-            found = Found(ref, name, kind)
+            found = FoundFile(ref, name, kind)
             before = self._found.get(real)
             # Under its own name rather than a link's, as long as that one is not hidden.
             if before is None or (not link and found.kind is before.kind) or _RANK[found.kind] < _RANK[before.kind]:
@@ -231,7 +231,7 @@ class _Walk:
             if info.type is FileType.NotFound:
                 raise NothingThereError("can't read the file: no such file", file=self._ref.path)
             if info.type is not FileType.Directory:
-                self.listing.files = [Found(self._ref, info.base_name, Kind.DATA, info.size)]
+                self.listing.files = [FoundFile(self._ref, info.base_name, FileKind.DATA, info.size)]
                 return
             entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
         except (OSError, ValueError) as error:
@@ -247,7 +247,7 @@ class _Walk:
             ref = FileRef(one.path, filesystem, self._ref.path)
             kind = kind_of(name)
             if self._keep(name, kind, ref, one.type is FileType.File):
-                self._found[one.path] = Found(ref, name, kind, one.size)
+                self._found[one.path] = FoundFile(ref, name, kind, one.size)
         self._done()
 
     def _mark(self, name: str) -> None:
@@ -259,9 +259,9 @@ class _Walk:
         if last in LOGS and not is_hidden(folder):
             self.listing.tables[folder] = LOGS[last]
         elif last.endswith(METADATA_ENDINGS) and own == "metadata" and not is_hidden(parent):
-            self.listing.tables[parent] = Layout.ICEBERG
+            self.listing.tables[parent] = TableLayout.ICEBERG
 
-    def _keep(self, name: str, kind: Kind, ref: FileRef, regular: bool) -> bool:
+    def _keep(self, name: str, kind: FileKind, ref: FileRef, regular: bool) -> bool:
         """Whether it is a file that was asked for. Key material is put aside."""
         last = posixpath.basename(name)
         material = last.startswith(MATERIAL_PREFIX) and last.endswith(".json")
@@ -272,7 +272,7 @@ class _Walk:
         if not self._everything or not regular:
             self.listing.unread += [ref.path] if self._everything else []
             return False
-        if kind is Kind.LEFTOVER:
+        if kind is FileKind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
         if not name.endswith(".parquet") and (table := table_of_log(name)) is not None:
             # Thousands, and read as what they are where their table's log is. What that is, the whole listing tells.
@@ -280,7 +280,7 @@ class _Walk:
             return False
         return self._look(name, kind, ref, material=material)
 
-    def _look(self, name: str, kind: Kind, ref: FileRef, *, material: bool = False) -> bool:
+    def _look(self, name: str, kind: FileKind, ref: FileRef, *, material: bool = False) -> bool:
         """Whether it is data, by its content. What else it is, or may be, is noted."""
         begun, why = False, None
         try:
@@ -302,13 +302,13 @@ class _Walk:
         if not other:
             return whole
         if begun:
-            self.listing.begun.append(Found(ref, name, kind))
+            self.listing.begun.append(FoundFile(ref, name, kind))
         else:
             self.listing.unread.append(ref.path)
         if promises_data(posixpath.basename(name)):
             why = "it does not end as Parquet or ORC does: it is unfinished, or broken off"
         if why is not None:
-            self.listing.unsure.append(Problem(ref.path, why))
+            self.listing.unsure.append(PlaceProblem(ref.path, why))
         return False
 
     def _ends_as_data(self, path: str) -> bool | None:
@@ -321,13 +321,13 @@ class _Walk:
 
     def _problem(self, path: str, why: str, name: str | None = None, *, leads_out: bool = False) -> None:
         if name is None or self._pattern is None or self._pattern.matches(name) or self._pattern.may_lead(name):
-            self.listing.problems.append(Problem(path, why, leads_out))
+            self.listing.problems.append(PlaceProblem(path, why, leads_out))
 
     def _done(self) -> None:
         for table, name, kind, ref in self._logs:
             # In a backup, or in a hidden folder, nobody reads it as a log.
             if table not in self.listing.tables and self._look(name, kind, ref):
-                self._found[ref.path] = Found(ref, name, kind)
+                self._found[ref.path] = FoundFile(ref, name, kind)
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
         self.listing.logged.sort(key=lambda ref: ref.path)
@@ -340,4 +340,4 @@ def _unseen(what: str, path: str, error: Exception) -> UsageError:
     return kind(told.what, file=path, hint=told.hint)
 
 
-_RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}
+_RANK: Final = {kind: rank for rank, kind in enumerate(FileKind)}

@@ -18,12 +18,12 @@ __all__ = [
     "INDEX_FOLDER",
     "LOGS",
     "MATERIAL_PREFIX",
-    "Found",
-    "Kind",
-    "Layout",
+    "FileKind",
+    "FoundFile",
     "Listing",
     "NothingThereError",
-    "Problem",
+    "PlaceProblem",
+    "TableLayout",
     "UnseenError",
     "is_hidden",
     "is_mark",
@@ -56,7 +56,7 @@ class UnseenError(UsageError):
     """Nobody could look, whatever is there: not seen is not absent."""
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What a file's name makes of it."""
 
     DATA = "data"
@@ -71,7 +71,7 @@ class Kind(StrEnum):
     """In the folder of a table with a log, whose version asked for does not name it."""
 
 
-class Layout(StrEnum):
+class TableLayout(StrEnum):
     """What keeps the list of a table's files, where it is not the folder."""
 
     DELTA = "Delta"
@@ -79,12 +79,12 @@ class Layout(StrEnum):
     HUDI = "Hudi"
 
 
-LOGS: Final = {"_delta_log": Layout.DELTA, ".hoodie": Layout.HUDI}
+LOGS: Final = {"_delta_log": TableLayout.DELTA, ".hoodie": TableLayout.HUDI}
 """The folder that a table with a log has; of an Iceberg table it is ``metadata``, with such files in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file.
 
     Attributes:
@@ -97,13 +97,13 @@ class Found:
 
     ref: FileRef
     relative: str
-    kind: Kind
+    kind: FileKind
     size: int | None = field(default=None, compare=False)
     told: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PlaceProblem:
     """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the
     table.
     """
@@ -139,13 +139,13 @@ class FolderContents:
         unread: with `everything`, files that are neither data nor a table's metadata: nobody looks into them.
     """
 
-    files: list[Found] = field(default_factory=list)
+    files: list[FoundFile] = field(default_factory=list)
     sidecars: list[FileRef] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    unsure: list[Problem] = field(default_factory=list)
+    problems: list[PlaceProblem] = field(default_factory=list)
+    unsure: list[PlaceProblem] = field(default_factory=list)
     logged: list[FileRef] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    begun: list[Found] = field(default_factory=list)
+    begun: list[FoundFile] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
@@ -165,7 +165,7 @@ class Listing(FolderContents):
         root: the folder that was searched; None where a file was named.
     """
 
-    tables: dict[str, Layout] = field(default_factory=dict)
+    tables: dict[str, TableLayout] = field(default_factory=dict)
     root: FileRef | None = None
 
 
@@ -196,12 +196,12 @@ def is_mark(relative: str, source: Source) -> bool:
     )
 
 
-def kind_of(relative: str) -> Kind:
+def kind_of(relative: str) -> FileKind:
     """What the name of a file makes of it; `relative` is its path below the table's root."""
     name = posixpath.basename(relative)
     if is_hidden(relative):
-        return Kind.LEFTOVER if is_hidden(name) and name.endswith(TEMPORARY_ENDING) else Kind.HIDDEN
-    return Kind.OTHER if named_format(name) is None else Kind.DATA
+        return FileKind.LEFTOVER if is_hidden(name) and name.endswith(TEMPORARY_ENDING) else FileKind.HIDDEN
+    return FileKind.OTHER if named_format(name) is None else FileKind.DATA
 
 
 def promises_data(name: str) -> bool:

@@ -19,7 +19,17 @@ from ...core.text import articled
 from ..formats import METADATA_ENDINGS, Format, named_format
 from ..places import FilePlace, exists, is_file, is_folder, is_object, names_in, resolve_path
 from .files import list_files
-from .kinds import LOGS, FolderContents, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
+from .kinds import (
+    LOGS,
+    FileKind,
+    FolderContents,
+    FoundFile,
+    Listing,
+    NothingThereError,
+    PlaceProblem,
+    TableLayout,
+    UnseenError,
+)
 from .pattern import PathPattern
 
 if TYPE_CHECKING:
@@ -65,7 +75,7 @@ class TableFiles(FolderContents):
         logs: folders of tables with a log → the log.
     """
 
-    others: list[Found] = field(default_factory=list)
+    others: list[FoundFile] = field(default_factory=list)
     snapshot: Snapshot | None = None
     live: dict[str, LiveFile] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -123,7 +133,7 @@ def find_files(
     return result
 
 
-def _need_one_format(files: Sequence[Found]) -> None:
+def _need_one_format(files: Sequence[FoundFile]) -> None:
     """A folder of both formats is most likely two tables, or one that somebody is converting: its rows would be read
     twice.
     """
@@ -162,7 +172,7 @@ def files_at(path: str) -> list[FileRef | str]:
     return [found.ref for found in find_files(path).files]
 
 
-def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaLog | IcebergLog:
+def open_log(ref: FileRef, layout: TableLayout, version: int | None = None) -> DeltaLog | IcebergLog:
     """The log of a table.
 
     Raises:
@@ -170,11 +180,11 @@ def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaL
         UnsupportedError: a log that no library here reads.
     """
     # Folders without a log need not load these.
-    if layout is Layout.DELTA:
+    if layout is TableLayout.DELTA:
         from ..logs.delta import DeltaLog
 
         return DeltaLog(ref, version)
-    if layout is Layout.ICEBERG:
+    if layout is TableLayout.ICEBERG:
         from ..logs.iceberg import IcebergLog
 
         return IcebergLog(ref, version)
@@ -210,7 +220,7 @@ class _Search:
             _refuse_part_of_table(ref)
         listing = list_files(ref.path, ref.filesystem, everything=self.everything, follow_links=self.follow_links)
         if named is not ref:
-            listing.tables[""] = Layout.ICEBERG
+            listing.tables[""] = TableLayout.ICEBERG
         files = {found.relative: found for found in listing.files}
         for below, layout in sorted(listing.tables.items()):
             folder = FileRef(posixpath.join(ref.path, below), ref.filesystem) if below else ref
@@ -219,7 +229,7 @@ class _Search:
             except BloomsealError as error:
                 if not (below and self.everything):
                     raise
-                listing.problems.append(Problem(folder.path, str(error)))
+                listing.problems.append(PlaceProblem(folder.path, str(error)))
             else:
                 self._keep_live(files, live, listing, folder, below)
         self._sort_out(files.values(), listing)
@@ -228,7 +238,7 @@ class _Search:
                 "the folder holds no Parquet or ORC files", file=ref.path, hint="files named *.parquet or *.orc"
             )
 
-    def _live(self, folder: FileRef, named: FileRef, layout: Layout, *, inside: bool) -> Sequence[LiveFile]:
+    def _live(self, folder: FileRef, named: FileRef, layout: TableLayout, *, inside: bool) -> Sequence[LiveFile]:
         """The live files of a table with a log."""
         if not self.everything and inside:
             raise UsageError(
@@ -247,20 +257,20 @@ class _Search:
         self.result.logs[folder.path] = log
         return live
 
-    def _sort_out(self, files: Iterable[Found], listing: Listing) -> None:
-        wanted = (Kind.DATA, Kind.OTHER) if self.everything else (Kind.DATA,)
+    def _sort_out(self, files: Iterable[FoundFile], listing: Listing) -> None:
+        wanted = (FileKind.DATA, FileKind.OTHER) if self.everything else (FileKind.DATA,)
         for found in files:
             (self.result.files if found.kind in wanted else self.result.others).append(found)
         self.result.take_over(listing)
 
     def _keep_live(
-        self, files: dict[str, Found], live: Sequence[LiveFile], listing: Listing, folder: FileRef, below: str
+        self, files: dict[str, FoundFile], live: Sequence[LiveFile], listing: Listing, folder: FileRef, below: str
     ) -> None:
         """Of the files below the folder keep those that the log names; the others are dead, whatever their names."""
         prefix = f"{below}/" if below else ""
         for relative, found in list(files.items()):
-            if relative.startswith(prefix) and found.kind in (Kind.DATA, Kind.OTHER):
-                files[relative] = replace(found, kind=Kind.DEAD)
+            if relative.startswith(prefix) and found.kind in (FileKind.DATA, FileKind.OTHER):
+                files[relative] = replace(found, kind=FileKind.DEAD)
         for one in live:
             inside = _inside(one, folder)
             if (problem := self._problem(one, folder, inside)) is not None:
@@ -270,28 +280,28 @@ class _Search:
             if (held := files.get(name)) is None:
                 path = posixpath.join(folder.path, inside) if inside is not None else one.path
                 if not is_file(FileRef(path, folder.filesystem)):
-                    listing.problems.append(Problem(one.path, "the table's log names it, and it is not there"))
+                    listing.problems.append(PlaceProblem(one.path, "the table's log names it, and it is not there"))
                     self.result.missing.append(one.path)
                     continue
-                held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)
+                held = FoundFile(FileRef(path, folder.filesystem, folder.path), name, FileKind.DATA)
             if held.ref.path in self.result.live and self.result.snapshot is not None:
                 # By one name, or by two that lead to it.
                 why = "the table's log names it twice, so that its rows count twice"
-                listing.problems.append(Problem(one.path, why))
+                listing.problems.append(PlaceProblem(one.path, why))
                 continue
-            files[name] = replace(held, kind=Kind.DATA, told=one.told)
+            files[name] = replace(held, kind=FileKind.DATA, told=one.told)
             self.result.live[held.ref.path] = one
 
-    def _problem(self, one: LiveFile, folder: FileRef, inside: str | None) -> Problem | None:
+    def _problem(self, one: LiveFile, folder: FileRef, inside: str | None) -> PlaceProblem | None:
         """Why nobody looks at a file that the log names."""
         if one.elsewhere:
-            return Problem(one.path, "on another file system than its table")
+            return PlaceProblem(one.path, "on another file system than its table")
         if folder.filesystem is None and not can_name(one.path):
-            return Problem(one.path, NO_NAME)
+            return PlaceProblem(one.path, NO_NAME)
         if inside is None and not self.follow_links:
             # Nobody sealed the log: whoever writes it must not choose which files elsewhere are read or replaced.
             why = "the table's log leads out of the table; it was not followed"
-            return Problem(one.path, why, leads_out=True)
+            return PlaceProblem(one.path, why, leads_out=True)
         return None
 
 
@@ -330,7 +340,7 @@ def _refuse_part_of_table(ref: FileRef) -> None:
             return
 
 
-def _log_in(folder: FileRef) -> Layout | None:
+def _log_in(folder: FileRef) -> TableLayout | None:
     """Which log the folder has; None: none, or no such folder.
 
     Raises:
@@ -346,7 +356,7 @@ def _log_in(folder: FileRef) -> Layout | None:
         return None
     except OSError as error:
         raise refusal("can't look at the place", metadata, error) from error
-    return Layout.ICEBERG if any(name.endswith(METADATA_ENDINGS) for name in names) else None
+    return TableLayout.ICEBERG if any(name.endswith(METADATA_ENDINGS) for name in names) else None
 
 
 def _below(path: str, roots: Iterable[str]) -> bool:
@@ -354,8 +364,8 @@ def _below(path: str, roots: Iterable[str]) -> bool:
     return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
 
 
-def _once(files: list[Found]) -> list[Found]:
-    own: dict[str, Found] = {}
+def _once(files: list[FoundFile]) -> list[FoundFile]:
+    own: dict[str, FoundFile] = {}
     for found in files:
         own.setdefault(found.ref.path if found.ref.filesystem else os.path.realpath(found.ref.path), found)
     return list(own.values())

@@ -19,14 +19,14 @@ from ...core.storage.ref import FileRef
 from ...index.facts.members import Members
 from ...index.facts.sameness import Sighting, Trust
 from ...index.folder import IndexFolder
-from ...index.lookup import Coverage, Found, IndexReader, ghost
+from ...index.lookup import Coverage, IndexHits, IndexReader, ghost
 from ...index.place import columns_in
 
 if TYPE_CHECKING:
     from ...index.folder import Decryption
     from ...index.manifest import FileState
     from ...read.file import SealedFile
-    from ...storage.discovery.kinds import Found as FoundFile
+    from ...storage.discovery.kinds import FoundFile
 
 __all__ = ["Held", "Indexed", "Indexes", "UnreadableError", "UseIndex"]
 
@@ -95,7 +95,7 @@ class Held:
         """Whether these are too many values for the index in one query."""
         return self._most is not None and keys > self._most
 
-    def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
+    def find(self, hashes: npt.NDArray[np.uint64]) -> IndexHits:
         """As `Coverage.find`.
 
         Raises:

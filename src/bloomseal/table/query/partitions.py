@@ -23,7 +23,7 @@ from ...core.errors import UsageError
 from ..hive import NULL
 
 if TYPE_CHECKING:
-    from ...storage.discovery.kinds import Found
+    from ...storage.discovery.kinds import FoundFile
     from ...storage.logs.snapshot import LiveFile, Snapshot
 
 __all__ = ["Partitions", "columns_of_folders"]
@@ -51,7 +51,7 @@ class Partitions:
     everywhere: bool = True
 
     @classmethod
-    def of_folders(cls, files: Sequence[Found], types: pa.Schema | None = None) -> Partitions:
+    def of_folders(cls, files: Sequence[FoundFile], types: pa.Schema | None = None) -> Partitions:
         """From the folders' names.
 
         Args:
@@ -79,7 +79,7 @@ class Partitions:
         return cls(values, everywhere=all(name in row for row in known.values() for name in names))
 
     @classmethod
-    def of_log(cls, files: Sequence[Found], live: Mapping[str, LiveFile], snapshot: Snapshot) -> Partitions:
+    def of_log(cls, files: Sequence[FoundFile], live: Mapping[str, LiveFile], snapshot: Snapshot) -> Partitions:
         """From a table's log: `live` is what it says about each file, by path."""
         rows = [live[found.ref.path].partition for found in files]
         names = dict.fromkeys(name for row in rows for name in row)

@@ -11,7 +11,7 @@ from ...core.errors import UsageError
 from ...read.file import SealedFile
 from ...read.open import open_file
 from ...storage.discovery.files import real_root, refuse_outside
-from ...storage.discovery.kinds import Found
+from ...storage.discovery.kinds import FoundFile
 from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
@@ -38,7 +38,7 @@ class TableParts:
         named: likenesses of files that `need_names` let pass.
     """
 
-    files: Sequence[Found]
+    files: Sequence[FoundFile]
     partitions: Partitions
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None

@@ -16,7 +16,7 @@ from ....orc.encryption import EncryptionAlgorithm
 from ....orc.filters import BloomFilter, FilterKind
 from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
-from ....orc.schema import Column
+from ....orc.schema import OrcColumn
 from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
 from ....read.orc.inspect import writer_of
@@ -128,7 +128,7 @@ class _Look:
             except BloomsealError as error:
                 chunk.bloom = FilterFacts(error=error.what)
 
-    def _chunk(self, streams: StripeIndex, stripe: int, place: int, leaf: Column) -> ChunkFacts:
+    def _chunk(self, streams: StripeIndex, stripe: int, place: int, leaf: OrcColumn) -> ChunkFacts:
         encrypted = leaf.id in self._file.tail.encrypted
         key = self._keys.get(leaf.id, 0)
         chunk = ChunkFacts(stripe, place, (_COLUMN_KEY if key else _UNKNOWN) if encrypted else 0, key)
@@ -149,7 +149,7 @@ class _Look:
         chunk.pages_counted = True
         return chunk
 
-    def _clear_statistics(self, stripe: int, leaf: Column) -> Message | None:
+    def _clear_statistics(self, stripe: int, leaf: OrcColumn) -> Message | None:
         try:
             found = self._file.tail.stripe_statistics
             columns = found[stripe].every(1) if found else []
@@ -158,7 +158,7 @@ class _Look:
             self._facts.failed(error)
             return None
 
-    def _clear(self, chunk: ChunkFacts, streams: StripeIndex, stream: Stream, leaf: Column) -> None:
+    def _clear(self, chunk: ChunkFacts, streams: StripeIndex, stream: Stream, leaf: OrcColumn) -> None:
         """Filters in clear on an encrypted column. One per row group, beside sealed ones, is over masked values."""
         count = sum(number == 1 for number, _ in fields(streams.inflated(stream)))
         groups = streams.stripe.num_row_groups
@@ -169,7 +169,7 @@ class _Look:
             kind = f"{FilterKind(stream.kind).name}, {count} entries for {groups} row groups"
             chunk.bloom = FilterFacts(kind=kind)
 
-    def _judged(self, streams: StripeIndex, stream: Stream, stripe: int, leaf: Column) -> FilterFacts:
+    def _judged(self, streams: StripeIndex, stream: Stream, stripe: int, leaf: OrcColumn) -> FilterFacts:
         filters = streams.filters(stream)
         bloom = FilterFacts(kind=FilterKind(stream.kind).name)
         bloom.num_bytes = sum(len(one.bitset) for one in filters)
@@ -187,7 +187,7 @@ class _Look:
         return bloom
 
     def _hold_against_values(
-        self, bloom: FilterFacts, filters: Sequence[BloomFilter], stripe: int, leaf: Column
+        self, bloom: FilterFacts, filters: Sequence[BloomFilter], stripe: int, leaf: OrcColumn
     ) -> None:
         try:
             truths = self._file.held_against_values(stripe, leaf, filters)
@@ -199,7 +199,7 @@ class _Look:
         bloom.denied = sum(one.denied for one in truths)
 
 
-def _sealed(streams: StripeIndex, leaf: Column) -> Stream | None:
+def _sealed(streams: StripeIndex, leaf: OrcColumn) -> Stream | None:
     """A filter stream under the column's local key."""
     kinds = tuple(FilterKind)
     found = (one for one in streams.streams if one.column == leaf.id and one.variant is not None)

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from ....core.errors import BloomsealError, FormatError, UnsupportedError
 from ....core.storage.ref import FileRef
-from ....storage.discovery.kinds import LOGS, Layout
+from ....storage.discovery.kinds import LOGS, TableLayout
 from ....storage.formats import METADATA_ENDINGS
 from ....storage.logs.decoded import need_readable
 from ....storage.places import open_source
@@ -76,7 +76,7 @@ def refuse_logs(path: str, *, sink: bool = False) -> None:
 
     base, root = split_uri(path)
     filesystem = _filesystem(base)
-    logs = {SINK_LOG: "a stream of Spark's file sink", "metadata": Layout.ICEBERG, **LOGS}
+    logs = {SINK_LOG: "a stream of Spark's file sink", "metadata": TableLayout.ICEBERG, **LOGS}
     if sink:
         del logs[SINK_LOG]
     for info in filesystem.get_file_info([posixpath.join(root, name) for name in logs]):

@@ -31,7 +31,7 @@ _LOOKS: Final = 3
 Found = TypeVar("Found")
 
 
-class _State(NamedTuple):
+class _SettledState(NamedTuple):
     success: tuple[int | None, ...]
     under_way: str | None
 
@@ -78,7 +78,7 @@ def _above_partitions(folder: str) -> str:
     return folder
 
 
-def _state(base: str | None, folder: str) -> _State:
+def _state(base: str | None, folder: str) -> _SettledState:
     from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
     filesystem: FileSystem = open_filesystem(base) or LocalFileSystem()
@@ -90,5 +90,5 @@ def _state(base: str | None, folder: str) -> _State:
             under_way = next((job.path for job in jobs if job.type is FileType.Directory), None)
     except OSError:
         # Whoever lists it will say why it can't be looked at.
-        return _State((), None)
-    return _State((success.mtime_ns,), under_way)
+        return _SettledState((), None)
+    return _SettledState((success.mtime_ns,), under_way)

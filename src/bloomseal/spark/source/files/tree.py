@@ -27,13 +27,13 @@ from pyspark.sql import types as st
 from ....core.errors import FormatError, UnsupportedError, UsageError
 from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
-from ....storage.discovery.kinds import Kind, Layout, Listing, NothingThereError
+from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
 from ....table.hive import NULL
 from ...listing import listing_of
 from .live import LiveTable, Rules
 from .logs import sink_files
 
-__all__ = ["DataFile", "Tree", "check_folders", "find_files", "typed"]
+__all__ = ["TableFile", "Tree", "check_folders", "find_files", "typed"]
 
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -46,11 +46,11 @@ Folders = tuple[tuple[str, str], ...]
 """Partition columns and their raw values, outermost first."""
 
 
-class DataFile(NamedTuple):
+class TableFile(NamedTuple):
     """A file of a table. A plain tuple, as is `.scan.Piece`: a table has tens of thousands.
 
     Attributes:
-        base: its file system, as `...listing.TableFiles.base`.
+        base: its file system, as `...listing.SparkTableFiles.base`.
         name: its path on it.
         size: bytes.
         folders: the partition values in its path.
@@ -76,7 +76,7 @@ class Tree:
         expected: which columns folders may speak of.
     """
 
-    files: tuple[DataFile, ...]
+    files: tuple[TableFile, ...]
     columns: st.StructType
     schema: st.StructType | None = None
     rules: Rules | None = None
@@ -173,7 +173,7 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
         ) from None
 
 
-def _below(path: str, base: str | None, listing: Listing) -> list[DataFile]:
+def _below(path: str, base: str | None, listing: Listing) -> list[TableFile]:
     for folder, layout in sorted(listing.tables.items()):
         raise UnsupportedError(
             f"{articled(layout)} table: its log says which files are live",
@@ -194,25 +194,25 @@ def _below(path: str, base: str | None, listing: Listing) -> list[DataFile]:
         if (folders := parsed[folder]) is None:
             continue
         size = os.stat(name).st_size if found.size is None else found.size  # noqa: PTH116
-        if not size and found.kind is Kind.DATA:
+        if not size and found.kind is FileKind.DATA:
             # As `open_table` has it: passed over, the rows that were in it would be missing without a word.
             raise FormatError(
                 "an empty file, which is no data file any more", file=name, hint="restore it, or remove it"
             )
         if size:
-            files.append(DataFile(base, name, size, folders, root))
+            files.append(TableFile(base, name, size, folders, root))
     return files
 
 
 def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> Tree | None:
     """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none."""
-    if listing.root is None or listing.tables.get("") not in (Layout.DELTA, Layout.ICEBERG):
+    if listing.root is None or listing.tables.get("") not in (TableLayout.DELTA, TableLayout.ICEBERG):
         return None
     if not alone:
         raise UsageError("a table with a log is read alone", file=path)
     live = LiveTable.of(base, listing.root.path)
     files = [
-        DataFile(base, name, os.stat(name).st_size if size is None else size, folders, listing.root.path)  # noqa: PTH116
+        TableFile(base, name, os.stat(name).st_size if size is None else size, folders, listing.root.path)  # noqa: PTH116
         for name, (size, folders) in sorted(live.files.items())
     ]
     return Tree(tuple(files), st.StructType([live.schema[name] for name in live.folders]), live.schema, live.rules)
