@@ -241,20 +241,20 @@ def test_options_leave_nothing_in_clear_below_a_table_s_folder(
     spark: SparkSession, ring: bs.Keyring, policy: Policy, rows: DataFrame, tmp_path: Path
 ) -> None:
     bss.enable(spark, policy=policy, tables={"people": (folder := tmp_path / "lake")})
-    sealing = bss.options(policy, schema=rows.drop("k").schema)
-    keys, name = "parquet.encryption.column.keys", "parquet.encryption."
+    sealing, name = bss.options(policy, schema=rows.drop("k").schema), "parquet.encryption."
+    keys = f"{name}column.keys"
 
     def write(**options: str) -> None:
         rows.write.mode("append").options(**options).partitionBy("k").parquet(str(folder))
 
-    write(**sealing)
+    write(**{**sealing, "parquet.summary.metadata.level": "ALL", f"{name}algorithm": "AES_GCM_CTR_V1"})
     before = files(folder)
+    assert [bss.check_table(spark, folder).rows, *folder.glob("_*metadata")] == [90]
     refused("in clear", lambda: write(**{f"{name}footer.key": "footer", keys: "pii:id"}))
     refused("in clear", lambda: write(**{**sealing, f"{name}complete.columns": "false"}))
     refused("in clear", lambda: write(**{**sealing, f"{name}plaintext.footer": "true"}))
-    refused("column 'ssn' would not be sealed", lambda: write(**{**sealing, keys: "pii:id"}))
-    refused("column 'ssn' would not be sealed", lambda: write(**{**sealing, keys: "footer:ssn"}))
-    refused("column 'ssn' would not be sealed", lambda: write(**{f"{name}uniform.key": "footer"}))
+    for less in ({**sealing, keys: "pii:id"}, {**sealing, keys: "footer:ssn"}, {f"{name}uniform.key": "footer"}):
+        refused("column 'ssn' would not be sealed", lambda less=less: write(**less))
     assert files(folder) == before
     groups = policy_of(ring, people=table_of(ring, columns={"inner": {"key": "pii"}, "ssn": {"key": "pii"}}))
     bss.enable(spark, policy=groups, tables={"people": tmp_path / "groups"})

@@ -26,10 +26,14 @@ import org.apache.parquet.hadoop.util.HadoopInputFile;
  * Written for Janino, hence without lambdas and generics.
  */
 final class Guard {
+  /** Options that leave something in clear, or unauthenticated, beside keys: in a table's folder they are the policy's. */
+  private static final List LEAKING = Arrays.asList(
+      new String[] {"parquet.encryption.algorithm", "parquet.summary.metadata.level", "parquet.writer.version"});
+
   private Guard() {}
 
   /**
-   * Before a job writes its first file: one into a table's folder that names no keys gets the table's options, and one that
+   * Before a job writes its first file: one into a table's folder gets the table's options where it names no keys, and one that
    * would leave plaintext where sealed files are wanted is refused.
    */
   static void check(Configuration conf, Path place, boolean stream) throws IOException {
@@ -39,16 +43,17 @@ final class Guard {
     }
     boolean parquet = conf.get("parquet.write.support.class") != null;
     boolean keys = names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key");
-    if ((parquet && keys && "bloomseal.spark.TableCrypto".equals(conf.get("parquet.crypto.factory.class")))
-        || isIn(given, "plain", conf, place)) {
+    if (isIn(given, "plain", conf, place)) {
       return;
     }
-    JsonNode table = parquet && !keys ? TablePlaces.told(conf, given, place) : null;
-    if (table != null) {
-      for (Iterator each = table.get("options").fields(); each.hasNext();) {
-        Map.Entry option = (Map.Entry) each.next();
+    JsonNode table = parquet ? TablePlaces.told(conf, given, place) : null;
+    for (Iterator each = table == null ? null : table.get("options").fields(); each != null && each.hasNext();) {
+      Map.Entry option = (Map.Entry) each.next();
+      if (!keys || LEAKING.contains(option.getKey())) {
         conf.set((String) option.getKey(), ((JsonNode) option.getValue()).textValue());
       }
+    }
+    if (keys ? parquet && "bloomseal.spark.TableCrypto".equals(conf.get("parquet.crypto.factory.class")) : table != null) {
       return;
     }
     if (keys) {
