@@ -67,7 +67,7 @@ def test_no_value_of_the_java_writer_is_absent(spark: SparkSession, tmp_path: Pa
         assert file.schema.leaf("wall").type_name == "long"  # microseconds
         for column in table.column_names:
             rows = _asked(path, column)
-            answers = file.probe("group.inner" if column == "group" else column, [value for _, value in rows])
+            answers = file.verdicts("group.inner" if column == "group" else column, [value for _, value in rows])
             assert len(answers) == 3
             for place, (row, _) in enumerate(rows):
                 assert answers[row // 1_000].verdicts[place] != Verdict.ABSENT, column
@@ -89,9 +89,9 @@ def test_the_old_kind_is_not_believed_for_texts(spark: SparkSession, tmp_path: P
         assert {info.kind for info in told.values()} == {"BLOOM_FILTER"}
         assert {name for name, info in told.items() if info.untrusted} == {"text", "dec15", "moment"}
         numbers = _asked(path, "i64")
-        verdicts = file.probe("i64", [value for _, value in numbers])[0].verdicts
+        verdicts = file.verdicts("i64", [value for _, value in numbers])[0].verdicts
         assert set(verdicts) == {Verdict.MAYBE_PRESENT}
-        assert file.probe("i64", [123_456_789])[0].verdicts == [Verdict.ABSENT]
+        assert file.verdicts("i64", [123_456_789])[0].verdicts == [Verdict.ABSENT]
 
 
 def test_the_java_writer_leaves_filters_of_encrypted_columns_in_clear(spark: SparkSession, tmp_path: Path) -> None:
@@ -154,17 +154,17 @@ def test_types_that_spark_does_not_write(spark: SparkSession, tmp_path: Path) ->
             "timestamp_instant",
         ]
         for name in read.column_names:
-            (answer,) = file.probe(name, read[name])
+            (answer,) = file.verdicts(name, read[name])
             assert answer.untrusted is None
             assert set(answer.verdicts) == {Verdict.MAYBE_PRESENT}, name
-        assert set(file.probe("c", texts)[0].verdicts) == {Verdict.MAYBE_PRESENT}
-        assert file.probe("c", ["b"])[0].verdicts == [Verdict.ABSENT]
+        assert set(file.verdicts("c", texts)[0].verdicts) == {Verdict.MAYBE_PRESENT}
+        assert file.verdicts("c", ["b"])[0].verdicts == [Verdict.ABSENT]
         instants = [dt.datetime.fromtimestamp(milli / 1_000, dt.UTC) for milli in millis]
-        assert set(file.probe("i", instants)[0].verdicts) == {Verdict.MAYBE_PRESENT}
-        assert file.probe("i", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.ABSENT]
-        assert file.probe("w", [dt.datetime(2024, 1, 1)])[0].verdicts == [Verdict.ABSENT]
+        assert set(file.verdicts("i", instants)[0].verdicts) == {Verdict.MAYBE_PRESENT}
+        assert file.verdicts("i", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.ABSENT]
+        assert file.verdicts("w", [dt.datetime(2024, 1, 1)])[0].verdicts == [Verdict.ABSENT]
         # Rules of zones differ from one machine to the next: only the wall-clock time is decided.
-        assert file.probe("w", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.MAYBE_PRESENT]
+        assert file.verdicts("w", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.MAYBE_PRESENT]
 
 
 def test_orc_tables_are_audited(spark: SparkSession, tmp_path: Path) -> None:

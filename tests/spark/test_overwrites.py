@@ -301,3 +301,16 @@ def test_a_thread_that_was_there_before_writes_too(spark: SparkSession, rows: Ro
     thread.start()
     thread.join()
     assert went == [4]
+
+
+def test_an_overwrite_loses_no_table_by_wrong_wrappings(
+    spark: SparkSession, rows: Rows, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The KMS opens what it wraps before the old files go; an append loses nothing, and asks nothing."""
+    bss.write(rows(0, 20), tmp_path / "t", policy=policy, table="t")
+    before = files(tmp_path / "t")
+    wrap = bs.Keyring.wrap_key
+    monkeypatch.setattr(bs.Keyring, "wrap_key", lambda self, key, name: wrap(self, bytes(len(key)), name))
+    with pytest.raises(bs.KeyAccessError, match="it wrapped another key"):
+        bss.write(rows(20, 30), tmp_path / "t", policy=policy, table="t", mode="overwrite")
+    assert files(tmp_path / "t") == before

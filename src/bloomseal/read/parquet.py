@@ -272,7 +272,7 @@ def need_parquet(file: SealedFile) -> ParquetFile:
     """
     if isinstance(file, ParquetFile):
         return file
-    what = f"an {file.format} file, whose parts nothing authenticates, where this works on Parquet files"
+    what = f"{file.format} file, whose parts nothing authenticates, where this works on Parquet files"
     raise UnsupportedError(what, file=file.path, hint="bloomseal.orc has what such a file can do")
 
 

@@ -346,7 +346,7 @@ class FileWriter:
 
     def __reduce__(self) -> NoReturn:
         # It has keys, and a file that a copy would end.
-        raise TypeError(f"a {type(self).__name__} is neither copied nor pickled; let each process open its own")
+        raise TypeError("a writer is neither copied nor pickled; let each process open its own")
 
 
 def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> None:

@@ -84,7 +84,8 @@ def looked(
 ) -> tuple[Report, Places, Auditor]:
     """The report, the files, and who has looked at them; arguments as of `audit`."""
     base, inside = split_uri(qualified(job.spark, job.path))
-    auditor = Auditor(job.policy.keys, job.policy, filesystem=open_filesystem(base), with_keys=with_keys)
+    keys = job.policy.keys if with_keys else None
+    auditor = Auditor(keys, job.policy, filesystem=open_filesystem(base), with_keys=with_keys)
     places = auditor.find(inside)
     task = functools.partial(_scanned, pickle.dumps(job.policy), base, with_keys, filters)
     seen = job.collect(f"audit {os.fspath(job.path)}", [ref.path for ref in places.files], task)
@@ -96,7 +97,7 @@ def _scanned(
     policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
 ) -> Iterator[Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
-    scanner = Auditor(table.keys, table, with_keys=with_keys).scanner(truth=filters)
+    scanner = Auditor(table.keys if with_keys else None, table, with_keys=with_keys).scanner(truth=filters)
     for name in names:
         yield stripped(scanner.scan(FileRef(name, filesystem)))
 
