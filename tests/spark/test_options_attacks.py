@@ -97,3 +97,22 @@ def test_options_choose_no_kms_and_no_policy_of_the_data_source(
             bridge.read.format("bloomseal").option(name, value).load(str(table))
         with pytest.raises(Exception, match=refused):
             bridge.sql(f"CREATE TEMPORARY VIEW planted USING bloomseal OPTIONS ({name} '{value}', path '{table}')")
+
+
+def test_options_choose_no_older_settings(
+    spark: SparkSession, policy: Policy, people: DataFrame, tmp_path: Path
+) -> None:
+    """Those that knew nothing of a table's folder would leave plaintext there."""
+    bss.enable(spark, policy=policy)
+    older = str(spark.conf.get("parquet.encryption.key.access.token"))
+    folder = tmp_path / "people"
+    bss.enable(spark, policy=policy, tables={"people": folder})
+    try:
+        rows = people.limit(10)
+        with pytest.raises(Exception, match="names this folder in other settings"):
+            rows.write.option("parquet.encryption.key.access.token", older).parquet(str(folder))
+        assert not list(folder.rglob("*.parquet"))
+        rows.write.parquet(str(folder))
+        assert all(file.read_bytes()[:4] == b"PARE" for file in folder.rglob("*.parquet"))
+    finally:
+        bss.enable(spark, policy=policy)

@@ -133,6 +133,9 @@ def enable(
         **guard_of(spark, policy, folders, refuse_plaintext, allow_plaintext),
     }
     _given[_name(spark)] = given
+    # Settings that are not the newest, or another session's, stay known, and an option can name them.
+    sealed = sorted({folder for known in _given.values() for folder in known["sealed"]})
+    jvm.java.lang.System.setProperty("bloomseal.sealed", json.dumps({"sealed": sealed}))
     digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
     settings = {
         "bloomseal.kms": kms,

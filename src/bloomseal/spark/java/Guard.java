@@ -41,6 +41,11 @@ final class Guard {
     if (given == null) {
       return;
     }
+    JsonNode known = KeyBridge.application();
+    if (known != null && isIn(known, "sealed", conf, place) && !isIn(given, "sealed", conf, place)) {
+      throw refused("bloomseal.spark.enable names this folder in other settings than those of this write: call it in this session, too",
+          place);
+    }
     boolean parquet = conf.get("parquet.write.support.class") != null;
     boolean keys = names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key");
     if (isIn(given, "plain", conf, place)) {
