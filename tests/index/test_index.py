@@ -552,13 +552,13 @@ def test_many_values_are_found_as_few_are(folder: Path, monkeypatch: pytest.Monk
     }
     # A small one is read once, and searched without another look at its pages.
     monkeypatch.setattr(shard, "_KEPT_ENTRIES", len(entries))
-    monkeypatch.setattr(shard._Opened, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(shard._OpenShard, "_read", lambda *_: pytest.fail("read again"))
     which, found = reader.find(asked)
     assert sorted(zip(asked[which].tolist(), found.tolist(), strict=True)) == got
     assert reader.between(0, 1 << 62).tolist() == entries.tolist()
     # What is not as the manifest says is refused each time.
     one = reader.run.shards[0]
-    other = shard._Opened(reader._open(one).file, one._replace(last=one.last + 1))
+    other = shard._OpenShard(reader._open(one).file, one._replace(last=one.last + 1))
     for _ in range(2):
         with pytest.raises(bs.FormatError, match="not as indexes are written"):
             other.whole()

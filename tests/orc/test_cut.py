@@ -137,19 +137,19 @@ def test_positions_that_do_not_fit_their_columns_are_not_followed(path: Path, mo
                 assert found.equals(whole.slice(at, 1).select(["text", "i64"]))
 
 
-def _end(*places: cut._Place, compressed: bool = True) -> int:
+def _end(*places: cut._StreamPosition, compressed: bool = True) -> int:
     entries = [memoryview(bytes([number])) for number in range(len(places))]
     return cut._end(entries, 0, lambda entry: places[entry[0]], 1000, compressed=compressed)
 
 
 @pytest.mark.parametrize("compressed", [True, False])
 def test_a_position_that_is_none_cuts_nothing_off(compressed: bool) -> None:
-    assert _end(cut._Place(), cut._Place(900), compressed=compressed) == 1000
-    assert _end(cut._Place(400), cut._Place(900), compressed=compressed) == 400
+    assert _end(cut._StreamPosition(), cut._StreamPosition(900), compressed=compressed) == 1000
+    assert _end(cut._StreamPosition(400), cut._StreamPosition(900), compressed=compressed) == 400
 
 
 def test_a_chunk_that_row_groups_share_is_read_to_its_end() -> None:
-    place = cut._Place
+    place = cut._StreamPosition
     assert _end(place(400, 7), place(400, 9), place(400, 20), place(700), place(900)) == 700
     # A run that has begun may reach into the next chunk.
     assert _end(place(400, 7, 3), place(400, 9), place(700), place(700, 1), place(900)) == 900
@@ -160,7 +160,7 @@ def test_a_chunk_that_row_groups_share_is_read_to_its_end() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_chunks_that_do_not_ascend_never_cut_before_the_first(seed: int) -> None:
     chance = random.Random(seed)
-    places = [cut._Place(400, 7), *(cut._Place(chance.randrange(-1, 1000), 7) for _ in range(30))]
+    places = [cut._StreamPosition(400, 7), *(cut._StreamPosition(chance.randrange(-1, 1000), 7) for _ in range(30))]
     assert 400 < _end(*places) <= 1000
 
 
