@@ -310,7 +310,7 @@ def test_a_lock_that_goes_while_we_look_lets_nobody_in(
             raise
 
     monkeypatch.setattr(Folder, "open", opened)
-    with _somebody(), folder.locked("a", patience=5):
+    with _somebody(), folder.locked("a"):
         assert os.stat(lock.name, dir_fd=folder.fd).st_uid == NOBODY
 
 
