@@ -284,6 +284,7 @@ def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float]) -> Non
     assert 110 < sum(waits) < 180
 
 
+@pytest.mark.torture  # a signal can come where Python does not look for it before the wait ends
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_an_interrupt_ends_the_wait_for_a_kms_that_throttles(
     ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
