@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from ..core.errors import BloomsealError, KeyAccessError
@@ -91,19 +91,34 @@ class Run:
         with ThreadPoolExecutor(jobs, thread_name_prefix="bloomseal rotation") as pool:
             try:
                 for file in files:
-                    waiting.append(pool.submit(self.take, file))
+                    outcome: Future[FileOutcome] = Future()
+                    waiting.append(outcome)
+                    pool.submit(self._take_for, outcome, file)
                     if len(waiting) > 4 * jobs:
-                        self.report.files.append(waiting.popleft().result())
+                        self._report_first(waiting)
                 while waiting:
-                    self.report.files.append(waiting.popleft().result())
+                    self._report_first(waiting)
             except BaseException:
                 # What is under way is finished; waiting for a KMS that throttles is no part of that.
                 for calls in (calls for tools in self.job.tools() for calls in tools.all_calls):
                     calls.give_up()
+                # The pool does not wait for a thread that it was starting when the interrupt came.
+                wait([later for later in waiting if not later.cancel()])
                 raise
-            finally:
-                for later in waiting:
-                    later.cancel()
+
+    def _take_for(self, outcome: Future[FileOutcome], file: DataFile) -> None:
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(self.take(file))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+    def _report_first(self, waiting: deque[Future[FileOutcome]]) -> None:
+        # An interrupt that comes just before a wait without an end is not seen until that ends.
+        while not wait([waiting[0]], timeout=1).done:
+            pass
+        self.report.files.append(waiting[0].result())
+        waiting.popleft()
 
     def take(self, file: DataFile) -> FileOutcome:
         """One file, whatever becomes of it. Raises only where the log can't be written."""
