@@ -186,3 +186,31 @@ def test_prose_keeps_to_its_measure(document: str) -> None:
     prose = FENCE.sub(lambda found: "\n" * found[0].count("\n"), (ROOT / document).read_text(encoding="utf-8"))
     lines = enumerate(prose.splitlines(), 1)
     assert [number for number, line in lines if len(line) > 120 and not line.startswith("|")] == []
+
+
+PATH_OR_TEST = re.compile(r"`((?:[\w-]+/)*\w+\.(?:py|java))(?::\w+)?`|`(test_\w+?)_?(?:…|`)")
+"""`storage/folder.py`, or a test, whose long name may be cut off."""
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    return [f"/{path.relative_to(ROOT)}" for room in ("src", "tests", "bench") for path in (ROOT / room).rglob("*.*")]
+
+
+@pytest.fixture(scope="module")
+def tests_of_ours() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{one.name}" for one in (ROOT / "docs").glob("*.md"))],
+)
+def test_the_files_and_tests_that_it_names_exist(document: str, files: list[str], tests_of_ours: str) -> None:
+    """A check that a reader can't find proves nothing. Decisions of old name what has gone since."""
+    gone = []
+    for path, test in PATH_OR_TEST.findall((ROOT / document).read_text(encoding="utf-8")):
+        known = any(one.endswith(f"/{path}") for one in files) if path else f"def {test}" in tests_of_ours
+        if not known and not (test and any(f"/{test}.py" in one for one in files)):
+            gone.append(path or test)
+    assert gone == []
