@@ -39,7 +39,6 @@ from .columns import Look
 from .destruction import Certificate
 from .keys import KeyVersionFacts, key_versions
 from .leaks import ColumnLeak, leaks_of
-from .requirements import requirements_of
 from .uses import looked_into, unreadable, uses_of
 from .versions import ask
 
@@ -177,7 +176,7 @@ def gather(
     told = {
         "$schema": _SCHEMA,
         "format": "bloomseal evidence",
-        "format_version": 2,
+        "format_version": 3,
         "made": now.isoformat(),
         "tool": {"name": "bloomseal", "version": __version__},
         "by": {"user": user_name(), "host": host_name()},
@@ -188,7 +187,7 @@ def gather(
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
         "leaks": [one.to_dict() for one in leaks],
-        "requirements": [one for scope in seen.scopes() for one in requirements_of(scope)],
+        "requirements": seen.requirements(),
         "access": {
             "logged_by_policy": {policy.name: policy.access_log is not None for policy in seen.tables},
             "log": None if beside.access_log is None else summary(beside.access_log),

@@ -1,4 +1,4 @@
-"""The columns that a bundle speaks of, and what comes under a requirement, with all that is known of both."""
+"""The columns that a bundle speaks of, and the requirements that the policy puts them under, with what was seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ..core.cached import cached_property
 from ..core.columns import covers
 from ..policy import TablePolicy
 from .keys import KeyVersionFacts
-from .requirements import Scope, standard_of
 from .uses import FOOTER, Use, columns_of, looked_into
 
 __all__ = ["Look"]
@@ -102,39 +101,36 @@ class Look:
             )
         return told
 
-    def scopes(self) -> list[Scope]:
-        """What there is to hold the policy's requirements against, one scope for each standard."""
-        required = self._required()
-        standards = sorted({standard_of(text) for texts in required.values() for text in texts})
-        return [
-            self._scope(name, {place: texts for place, texts in required.items() if name in map(standard_of, texts)})
-            for name in standards
-        ]
+    def requirements(self) -> list[dict[str, Any]]:
+        """What was seen of the columns under each requirement that the policy names. What it asks for is not judged."""
+        under: dict[str, list[Place]] = defaultdict(list)
+        for place, texts in self._required().items():
+            for text in texts:
+                under[text].append(place)
+        return [self._requirement(text, places) for text, places in sorted(under.items())]
 
-    def _scope(self, standard: str, required: dict[Place, tuple[str, ...]]) -> Scope:
-        places = {*required, *((table, FOOTER) for table, _ in required)}
-        uses = [use for use in self.uses if (use.table, use.column) in places]
-        names = {use.master_key for use in uses}
-        nameless = sorted({f"the master key of {use.table}.{use.column}" for use in uses if use.master_key is None})
-        return Scope(
-            standard,
-            {
-                f"{table}.{column}": tuple(text for text in texts if standard_of(text) == standard)
-                for (table, column), texts in required.items()
-            },
-            self._files(required),
-            [one for one in self.versions if one.files and one.master_key in names],
-            self._about(required),
-            [
-                *self.unseen,
-                *(
-                    f"{table}.{name}: no file seen has it"
-                    for table, name in required
-                    if (table, name) not in self._seen
-                ),
+    def _requirement(self, text: str, places: Sequence[Place]) -> dict[str, Any]:
+        wanted = {*places, *((table, FOOTER) for table, _ in places)}
+        keys = [one for one in self.versions if any((use.table, use.column) in wanted for use in one.used)]
+        nameless = {
+            f"the master key of {use.table}.{use.column}"
+            for use in self.uses
+            if use.master_key is None and (use.table, use.column) in wanted
+        }
+        looked_into, files = self._files(places)
+        return {
+            "requirement": text,
+            "columns": [f"{table}.{column}" for table, column in places],
+            "files": files,
+            "looked_into": looked_into,
+            "keys": [one.name for one in keys],
+            "findings": dict(sorted(Counter(one.rule.id for one in self._about(places)).items())),
+            "key_findings": [f"{key.name}: {one['what']}" for key in keys for one in key.findings],
+            "unseen": [
+                *sorted(nameless),
+                *(f"{table}.{name}: no file seen has it" for table, name in places if (table, name) not in self._seen),
             ],
-            nameless,
-        )
+        }
 
     def _required(self) -> dict[Place, tuple[str, ...]]:
         """Columns under some requirement; those too that no file has."""
@@ -162,7 +158,7 @@ class Look:
                 found[None if policy is None else policy.name, one.column][one.rule.id] += 1
         return found
 
-    def _about(self, places: dict[Place, Any]) -> list[Finding]:
+    def _about(self, places: Sequence[Place]) -> list[Finding]:
         """Findings about these columns, and those that name no column or no table: of them nobody knows better."""
         found = []
         for one in self.report.findings:
@@ -172,12 +168,12 @@ class Look:
                 found.append(one)
         return found
 
-    def _files(self, required: dict[Place, Any]) -> tuple[int, int]:
+    def _files(self, places: Sequence[Place]) -> tuple[int, int]:
         """How many files of the tables were looked into, as far as these columns go, and how many there are."""
-        tables = pa.array(sorted({table for table, _ in required if table is not None}), pa.string())
+        tables = pa.array(sorted({table for table, _ in places if table is not None}), pa.string())
         rows = self.report.inventory
         rows = rows.filter(pc.is_in(rows["table"].cast(pa.string()), tables))
-        columns = pa.array(sorted({column for _, column in required}), pa.string())
+        columns = pa.array(sorted({column for _, column in places}), pa.string())
         hidden = pc.or_kleene(
             pc.equal(rows["filter"].cast(pa.string()), "not visible"),
             pc.equal(rows["protection"].cast(pa.string()), "unknown"),

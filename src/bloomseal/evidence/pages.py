@@ -64,10 +64,12 @@ the bundle is as its signers left it.</p>
 {% for d in told.destructions %}{% set name = "destruction/%03d.json" % loop.index0 %}<li><a href="{{ name }}">{{ name }}</a>: what was looked at for {{ d.master_key }}:{{ d.version }}</li>{% endfor %}
 <li><a href="manifest.json">manifest.json</a>, <code>signatures/</code>: digests of all of it, and who signed them</li></ul>
 <h2>Requirements</h2>
-{% if told.requirements %}<p class="note">Titles are ours; the standards' own words count.</p>
-<div class="wide"><table><thead><tr><th>Item</th><th>Title</th><th>What the bundle says</th><th>Shown by</th></tr></thead><tbody>
-{% for i in told.requirements %}<tr><td data-name="Item">{{ i.standard }} {{ i["item"] }}</td>
-<td data-name="Title">{{ i.title }}</td><td data-name="Says">{{ claim(i) }}</td><td data-name="Shown by">{{ i.shown_by }}</td></tr>
+{% if told.requirements %}<p class="note">What was seen of the columns that the policy puts under each; what a requirement asks for is for people to judge.</p>
+<div class="wide"><table><thead><tr><th>Requirement</th><th>Columns</th><th>Files looked into</th><th>Keys</th><th>Findings</th><th>Not seen</th></tr></thead><tbody>
+{% for r in told.requirements %}<tr><td data-name="Requirement">{{ r.requirement }}</td><td data-name="Columns">{{ r.columns | join(", ") }}</td>
+<td data-name="Files looked into"><span class="{{ "open" if r.looked_into < r.files }}">{{ r.looked_into }} of {{ r.files }}</span></td><td data-name="Keys">{{ r["keys"] | join(", ") }}</td>
+<td data-name="Findings">{% for rule, count in r.findings.items() %}<span class="bad">{{ rule }}: {{ count }}</span><br>{% endfor %}{% for text in r.key_findings %}<span class="bad">{{ text }}</span><br>{% endfor %}</td>
+<td data-name="Not seen">{{ r.unseen | join("; ") }}</td></tr>
 {% endfor %}</tbody></table></div>
 {% else %}<p>The policy puts no column under a requirement.</p>{% endif %}
 <h2>Columns</h2>

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["evidence"]
 
 _MAKE: Final = "make"
-_FORM: Final = 2
+_FORM: Final = 3
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
 
 
@@ -284,9 +284,13 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
     )  # fmt: skip
     if told["requirements"]:
         table(
-            ["requirement", "what the bundle says"],
-            [(f"{i['standard']} {i['item']}", i["text"]) for i in told["requirements"]],
-        )
+            ["requirement", "columns", "files looked into", "findings", "of its keys", "not seen"],
+            [
+                (r["requirement"], ", ".join(r["columns"]), f"{r['looked_into']} of {r['files']}", _counted(r["findings"]),
+                 "; ".join(r["key_findings"]) or "none", "; ".join(r["unseen"]))
+                for r in told["requirements"]
+            ],
+        )  # fmt: skip
     for one in told["rotations"]:
         moved = "; ".join(f"{p['before']} to {p['after']} in {p['files']} files" for p in one["keys"])
         click.echo(
@@ -301,17 +305,18 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
 
 
 def _tell_columns(told: dict[str, Any]) -> None:
-    def counted(of: dict[str, int]) -> str:
-        return ", ".join(f"{name} {count}" for name, count in of.items()) or "none"
-
     for column in told["columns"]:
         under = f" ({', '.join(column['requirements'])})" if column["requirements"] else ""
         click.echo(printable(f"{column['table'] or '(no table)'}: {column['column']}{under}"))
         click.echo(
             printable(
-                f"  files: {counted(column['files'])}; keys: {', '.join(column['keys']) or 'none'}; findings: {counted(column['findings'])}"
+                f"  files: {_counted(column['files'])}; keys: {', '.join(column['keys']) or 'none'}; findings: {_counted(column['findings'])}"
             )
         )
+
+
+def _counted(of: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in of.items()) or "none"
 
 
 def _content(data: bytes) -> dict[str, Any] | None:
@@ -321,7 +326,7 @@ def _content(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     known = isinstance(told, dict) and told.get("format") == "bloomseal evidence"
-    return told if known and told.get("format_version") in (1, _FORM) else None
+    return told if known and told.get("format_version") in range(1, _FORM + 1) else None
 
 
 def _day(moment: str | None) -> str:
