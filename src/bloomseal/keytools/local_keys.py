@@ -156,7 +156,7 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
     if not isinstance(client, LocalKeyKms):
         raise UsageError(
             f"{articled(type(keys).__name__)} can't open the columns of ORC files",
-            hint="a Keyring, MasterKeys, or the URI of a keyring, a Hadoop KMS or a JCEKS key store",
+            hint="a Keyring, MasterKeys, or the URI of a keyring or a Hadoop KMS",
         )
     calls = getattr(tools, "calls", None)
     return LocalKeyCalls(client, pins, calls if isinstance(calls, KmsCalls) else None)

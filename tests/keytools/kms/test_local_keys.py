@@ -1,9 +1,8 @@
-"""Whoever opens the local keys of ORC files: master keys at hand, JCEKS key stores, a Hadoop KMS."""
+"""Whoever opens the local keys of ORC files: master keys at hand, a Hadoop KMS."""
 
 from __future__ import annotations
 
 import pickle
-import random
 import threading
 from pathlib import Path
 
@@ -12,10 +11,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
-from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, client_for
-from bloomseal.keytools.kms.hadoop.client import HadoopKms
-from bloomseal.keytools.kms.hadoop.jceks import PASSWORD_VARIABLE, JceksStore
+from bloomseal.keytools.kms.hadoop import HadoopKms
 from bloomseal.keytools.local_keys import local_key_calls
 from bloomseal.keytools.sources import as_key_source
 from support.hadoop_kms import hadoop_kms
@@ -112,88 +110,21 @@ def test_calls_are_counted_by_the_key_tools_over_a_keyring(tmp_path: Path) -> No
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("bits", "versions"), [(128, 3), (192, 1), (256, 2)])
-def test_a_key_store_is_read_without_a_jvm(
-    java: None, tmp_path: Path, bits: int, versions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_out_of_a_hadoop_key_store(java: None, tmp_path: Path, bits: int, versions: int) -> None:
     uri = f"jceks://file{tmp_path}/store.jceks"
     keys = make_key_store(uri, "pii", bits=bits, versions=versions)
-    monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
-    store = JceksStore(tmp_path / "store.jceks")
-    assert store.newest_version("pii") == versions - 1
+    master = MasterKeys({"pii": keys})
     encrypted = bytes(range(50, 82))
+    # A KMS over this store makes the same of it, once it has turned the IV over.
     iv = bytes(0xFF ^ byte for byte in encrypted[:16])
     for version in {0, versions - 1}:
-        assert store.open_local_key(encrypted, "pii", version) == _open(encrypted, keys[version])
-    # A KMS over this store makes the same of it, once it has turned the IV over.
-    assert store_opens(uri, f"pii@{versions - 1}", iv, encrypted) == store.open_local_key(
-        encrypted, "pii", versions - 1
-    )
-    with pytest.raises(KmsAccessError, match=f"version {versions}"):
-        store.open_local_key(encrypted, "pii", versions)
-    with pytest.raises(KmsAccessError, match="no master key"):
-        store.newest_version("pi")
+        assert store_opens(uri, f"pii@{version}", iv, encrypted) == master.open_local_key(encrypted, "pii", version)
     if bits == 192:
         return
     path = tmp_path / "file.orc"
     java_orc_write(path, SCHEMA, ROWS, memory_keys(("pii", versions - 1, keys[-1])), encrypt="pii:num")
-    with orc.open_file(path, decryption=DecryptionSpec(keys=uri, allow_ctr=True)) as file:
+    with orc.open_file(path, decryption=DecryptionSpec(keys=master, allow_ctr=True)) as file:
         assert file.rows(0, ["num"])["num"].to_pylist() == [row[2] for row in ROWS]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        start_jvm()
-    except JavaUnavailableError as error:
-        pytest.skip(str(error))
-    path = tmp_path_factory.mktemp("jceks") / "store.jceks"
-    make_key_store(f"jceks://file{path}", "pii")
-    return path
-
-
-@pytest.mark.jvm
-def test_a_key_store_that_is_not_to_be_used(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PASSWORD_VARIABLE, "another")
-    with pytest.raises(KeyAccessError, match="another password"):
-        JceksStore(store)
-    assert JceksStore(store, password="none").newest_version("pii") == 0
-    with pytest.raises(KeyAccessError, match="can't be read"):
-        JceksStore(tmp_path / "nowhere")
-    wide = tmp_path / "wide.jceks"
-    wide.write_bytes(store.read_bytes())
-    wide.chmod(0o644)
-    with pytest.raises(PolicyError, match="others"):
-        JceksStore(wide, password="none")
-    for uri in ("jceks://hdfs@nn/a.jceks", "jceks://file", "jceks://file/a?b"):
-        with pytest.raises(UsageError, match="jceks://file/"):
-            local_key_calls(uri)
-
-
-@pytest.mark.jvm
-def test_a_broken_key_store_gives_an_error_of_ours(store: Path, tmp_path: Path) -> None:
-    import hashlib
-
-    whole, chance, place = store.read_bytes()[:-20], random.Random(3), tmp_path / "broken.jceks"
-    for _ in range(300):
-        broken = bytearray(whole)
-        for _ in range(chance.randint(1, 3)):
-            at = chance.randrange(4, len(broken))
-            match chance.randrange(3):
-                case 0:
-                    broken[at] = chance.randrange(256)
-                case 1:
-                    del broken[at : at + chance.randint(1, 9)]
-                case _:
-                    broken[at : at + 4] = b"\x7f\xff\xff\xff"
-        salted = "none".encode("utf-16-be") + b"Mighty Aphrodite" + broken
-        place.write_bytes(broken + hashlib.sha1(salted, usedforsecurity=False).digest())
-        place.chmod(0o600)
-        try:
-            store_ = JceksStore(place, password="none")
-            if len(broken) != len(whole):
-                store_.open_local_key(bytes(16), "pii", 0)
-        except BloomsealError as error:
-            assert isinstance(error, KeyAccessError)  # noqa: PT017
 
 
 @pytest.mark.jvm
@@ -257,7 +188,7 @@ def test_addresses_of_a_hadoop_kms() -> None:
     with pytest.raises(UsageError, match="plain HTTP"):
         local_key_calls("hadoop-kms://kms.example:9600/kms?plain_http=true")
     local_key_calls("hadoop-kms://kms.example:9600/kms")
-    # They wrap no keys, so that Parquet can't use them.
+    # It wraps no keys, so that Parquet can't use it.
     client = client_for("hadoop-kms://kms.example:9600/kms")
     for call in (lambda: client.wrap_key(bytes(16), "pii"), lambda: client.unwrap_key("x", "pii")):
         with pytest.raises(KmsAccessError, match="ORC"):

@@ -20,8 +20,6 @@ from ...core.keys.wrapping import unb64
 
 __all__ = [
     "Diagnosis",
-    "LocalKeysOnly",
-    "NeverPickled",
     "VendorKms",
     "address_in",
     "by_type",
@@ -38,15 +36,8 @@ Diagnosis = tuple[Problem, str | None]
 """What a vendor's exception means, and a detail for the message: an error code or a type's name, never free text."""
 
 
-class NeverPickled:
-    """A KMS client that holds credentials or keys, and stays in the process that made it."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
-
-
-class VendorKms(NeverPickled):
-    """A client of a KMS, which fails with our errors only.
+class VendorKms:
+    """A client of a KMS, which fails with our errors only, and stays in the process that made it: it holds credentials.
 
     Attributes:
         kms_name: how messages call it.
@@ -83,23 +74,8 @@ class VendorKms(NeverPickled):
             problem, detail = self._diagnose(error)
         raise self._problem(problem, master_key, detail)
 
-
-class LocalKeysOnly(VendorKms):
-    """A KMS client that opens local keys of ORC files (`LocalKeyKms`), and can wrap no key that is given to it."""
-
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
-        """Raises KmsAccessError, always."""
-        raise self._refusal(master_key_identifier)
-
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
-        """Raises KmsAccessError, always."""
-        raise self._refusal(master_key_identifier)
-
-    def _refusal(self, master_key: str) -> KmsAccessError:
-        detail = "it opens encrypted columns of ORC files, and wraps no keys"
-        return KmsAccessError.because(
-            Problem.INVALID, master_key, self.kms_name, detail=detail, hint="another KMS", unauthentic=False
-        )
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def vendor_library(module: str, extra: str) -> Any:

@@ -21,9 +21,9 @@ import ssl
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from ....core.keys.access import Problem
-from ...access_log import user_name
-from ..common import Diagnosis, LocalKeysOnly, address_in, is_here
+from ...core.keys.access import KmsAccessError, Problem
+from ..access_log import user_name
+from .common import Diagnosis, VendorKms, address_in, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 
@@ -42,7 +42,7 @@ _PROBLEMS: Final = {
 }
 
 
-class HadoopKms(LocalKeysOnly):
+class HadoopKms(VendorKms):
     """A KMS.
 
     Args:
@@ -65,6 +65,20 @@ class HadoopKms(LocalKeysOnly):
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/") + "/v1"
         self._user = user or os.environ.get("HADOOP_USER_NAME") or user_name()
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
+        """Raises KmsAccessError, always."""
+        raise self._refusal(master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
+        """Raises KmsAccessError, always."""
+        raise self._refusal(master_key_identifier)
+
+    def _refusal(self, master_key: str) -> KmsAccessError:
+        detail = "it opens encrypted columns of ORC files, and wraps no keys"
+        return KmsAccessError.because(
+            Problem.INVALID, master_key, self.kms_name, detail=detail, hint="another KMS", unauthentic=False
+        )
 
     def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
         """As `LocalKeyKms`. Raises KmsAccessError."""

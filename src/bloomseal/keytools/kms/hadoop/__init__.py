@@ -1,1 +1,0 @@
-"""Hadoop's key providers: its KMS, keystores, and the Java objects inside those."""
