@@ -87,7 +87,7 @@ def _rekeyed(policy: Any, folder: Path) -> None:
 
 
 def _rewrapped(policy: Any, folder: Path) -> None:
-    policy.keys.tools.kms.rotate("pii")
+    policy.keys.kms.rotate("pii")
     rotate(folder, Rewrap(policy))
 
 
@@ -105,7 +105,7 @@ def _command(policy: Any, folder: Path) -> None:
     """`bloomseal write` of a CSV to standard output goes through a temporary folder: of a sealed file."""
     import subprocess
 
-    keyring = str(policy.keys.tools.kms.path)
+    keyring = str(policy.keys.kms.path)
     command = [Path(sys.executable).with_name("bloomseal"), "write", "rows.csv", "-", "--keyring", keyring]
     with open(folder / "out.parquet", "wb") as out:
         subprocess.run([*command, "--footer-key", "footer", "--bloom-filter", "ssn"], stdout=out, check=True)

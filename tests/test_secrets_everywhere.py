@@ -96,7 +96,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 @contextmanager
 def _failing(bench: Bench) -> Iterator[None]:
     bench.kms.fails = True
-    bench.policy.keys.tools.forget()
+    bench.policy.keys.forget()
     try:
         yield
     finally:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.core.keys.pins import Pins
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools.pinned import PinnedKeys
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal
 from bloomseal.write.output_keys import OutputKeys
 from support.watch import Secrets
@@ -82,7 +82,7 @@ HOLDERS: dict[str, Callable[[Path], Any]] = {
     "Inspection": lambda path: (_file(path), bs.inspect(path))[1],
     "Keyring": _ring,
     "KeyTools": lambda path: bs.KeyTools(_ring(path)),
-    "PinnedKeys": lambda path: PinnedKeys(bs.KeyTools(_ring(path)), footer=["footer"], columns={}),
+    "KeyTools with pins": lambda path: bs.KeyTools(_ring(path)).with_pins(Pins(["footer"], {})),
     "Policy": _policy,
     "TablePolicy": lambda path: _policy(path).for_table("t"),
     "Rekey": lambda _: Rekey(_decryption(), _spec()),

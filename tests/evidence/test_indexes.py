@@ -64,13 +64,13 @@ def test_an_index_in_clear_is_no_protection(shop: IndexedShop, name: str) -> Non
     told = shop.make()
     assert of_card(told)["findings"]["BS117"] >= 1
     assert told["looked_at"]["findings"]["critical"] + told["looked_at"]["findings"]["error"] > 0
-    found = audit(shop.table, policy=shop.policy(), keys=shop.policy().keys.tools)
+    found = audit(shop.table, policy=shop.policy(), keys=shop.policy().keys)
     assert str(path) in {one.file for one in found.findings if one.rule.id == "BS117"}
 
 
 def test_an_index_that_is_missing_is_told(shop: IndexedShop) -> None:
     missing = shop.make()["looked_at"]["findings"]
-    rules = {one.rule.id for one in audit(shop.table, policy=shop.policy(), keys=shop.policy().keys.tools).findings}
+    rules = {one.rule.id for one in audit(shop.table, policy=shop.policy(), keys=shop.policy().keys).findings}
     assert "BS405" in rules
     shop.index.build()
     assert sum(shop.make()["looked_at"]["findings"].values()) < sum(missing.values())

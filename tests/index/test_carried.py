@@ -115,7 +115,7 @@ def test_a_cold_look_up_asks_the_kms_for_the_manifest_alone(
     policy = fresh()
     table = bs.open_table(folder, decryption=policy, use_index="require")
     assert table.read(filters=[("ssn", "==", "nowhere")]).num_rows == 0
-    assert policy.keys.tools.counters.unwraps == 2
+    assert policy.keys.counters.unwraps == 2
     manifest = table.index("ssn").manifest()
     assert len(manifest.runs) == 4
     # Keys that are not the file's open nothing.

@@ -39,7 +39,7 @@ def table(tmp_path: Path) -> Any:
 
 
 def without_footer_key(table: Any, tmp_path: Path) -> None:
-    table.keys.tools.forget()
+    table.keys.forget()
     ring = bs.Keyring(tmp_path / "ring.json")
     ring.disable("footer")
 
@@ -78,7 +78,7 @@ def test_a_check_opens_each_column_that_has_a_key_of_its_own(tmp_path: Path, tab
     """What key metadata say of a master key is anybody's word until it is asked."""
     path = tmp_path / "t.parquet"
     bs.write_table(TABLE, path, encryption=table)
-    table.keys.tools.forget()
+    table.keys.forget()
     bs.Keyring(tmp_path / "ring.json").disable("pii")
     with pytest.raises(bs.KeyAccessError, match="'pii' is disabled") as told:
         _check(str(tmp_path), SparkTableFiles(None, (str(path),)), table, None)

@@ -8,13 +8,14 @@ from typing import Any, NoReturn, cast
 from ..core.encryption import SecretKey
 from ..core.errors import UsageError
 from ..core.keys.access import KmsAccessError, Problem
+from ..core.keys.pins import Pins
 from ..core.keys.protocols import KmsClient
 from ..core.keys.wrapping import open_by_ctr
 from ..core.text import articled
 from .keyring.keyring import Keyring
 from .kms.calls import KmsCalls
 from .kms_protocols import LocalKeyKms
-from .pinned import PinnedKeys
+from .tools import KeyTools
 
 __all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls", "version_of"]
 
@@ -81,7 +82,7 @@ class LocalKeyCalls:
         calls: of key tools over the client, with their times and counters; None: own ones.
     """
 
-    def __init__(self, client: LocalKeyKms, pins: PinnedKeys | None = None, calls: KmsCalls | None = None) -> None:
+    def __init__(self, client: LocalKeyKms, pins: Pins | None = None, calls: KmsCalls | None = None) -> None:
         self._client, self._pins = client, pins
         self._calls = calls or KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
 
@@ -150,13 +151,10 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
         from .sources import as_key_source
 
         keys = as_key_source(keys)
-    pins = keys if isinstance(keys, PinnedKeys) else None
-    tools = keys if pins is None else pins.tools
-    client = tools if isinstance(tools, LocalKeyKms) else getattr(tools, "kms", None)
+    client = keys.kms if isinstance(keys, KeyTools) else keys
     if not isinstance(client, LocalKeyKms):
         raise UsageError(
             f"{articled(type(keys).__name__)} can't open the columns of ORC files",
             hint="a Keyring, MasterKeys, or the URI of a keyring or a Hadoop KMS",
         )
-    calls = getattr(tools, "calls", None)
-    return LocalKeyCalls(client, pins, calls if isinstance(calls, KmsCalls) else None)
+    return LocalKeyCalls(client, keys.pins, keys.calls) if isinstance(keys, KeyTools) else LocalKeyCalls(client)

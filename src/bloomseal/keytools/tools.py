@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..core.encryption import SealCounter, SecretKey
 from ..core.errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ..core.keys.access import shown
 from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
+from ..core.keys.pins import Pins
 from ..core.keys.protocols import KeyDescription, KmsClient
 from ..core.keys.retriever import MaterialRetriever, Unwrap, data_key
 from ..core.limits import MAX_GCM_SEALS
@@ -49,6 +50,9 @@ class KeyTools:
         max_parallel: calls to the KMS at the same time.
         max_cached: keys kept at most.
 
+    Attributes:
+        pins: the master keys that files may be sealed under; None: any. See `with_pins`.
+
     Raises:
         UsageError: contradicting arguments.
 
@@ -81,6 +85,7 @@ class KeyTools:
             raise UsageError("limits and times are positive")
         self.double_wrapping = double_wrapping
         self.internal = internal
+        self.pins: Pins | None = None
         self.authentic_writers = authentic_writers
         self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
@@ -153,8 +158,17 @@ class KeyTools:
 
     def storing(self, *, internal: bool) -> KeyTools:
         """These key tools, with their KMS, cache and counters, except for where they put new key material."""
+        return self._but(internal=internal)
+
+    def with_pins(self, pins: Pins | None) -> KeyTools:
+        """These key tools, with their KMS, cache and counters, which accept and make keys under agreed master keys
+        only; None: any. They apply to the keys of files: what asks the KMS itself is not held to them.
+        """
+        return self._but(pins=pins)
+
+    def _but(self, **changes: Any) -> KeyTools:
         made = KeyTools.__new__(type(self))
-        made.__dict__.update(self.__dict__, internal=internal)
+        made.__dict__.update(self.__dict__, **changes)
         return made
 
     @property
@@ -260,13 +274,36 @@ class ToolsFileKeys(MaterialRetriever):
         """As `MaterialBeside.find`."""
         return self._beside.find(reference)
 
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
+        """As `MaterialRetriever.retrieve_key`.
+
+        Raises:
+            PolicyError: sealed under another master key than agreed on; the KMS is not asked then.
+        """
+        if self._tools.pins is not None:
+            self._tools.pins.check(self.material(key_metadata).master_key, column)
+        return super().retrieve_key(key_metadata, column)
+
+    def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:
+        """A column says that it is under the footer key, whose key metadata this is.
+
+        Raises:
+            PolicyError: the footer's master key is not one that was agreed on for the column. Whoever may use the
+                footer key alone could else put values of his own in the place of a column that he can't read.
+        """
+        if self._tools.pins is not None:
+            self._tools.pins.check(self.material(key_metadata).master_key, column)
+
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
         """A fresh data key wrapped under `master_key`, and its key metadata.
 
         Raises:
             KeyAccessError: the KMS would not wrap.
+            PolicyError: another master key than agreed on: what could not be read back is not written.
             UsageError: no such key size.
         """
+        if self._tools.pins is not None:
+            self._tools.pins.check(master_key, column)
         key = SecretKey.generate(bits)
         # Held as long as these keys are: a counter that nobody holds is forgotten, and its limit with it.
         self._counters.append(counter := SealCounter.of(key))

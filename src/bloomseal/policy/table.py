@@ -23,7 +23,7 @@ from ..storage.places import resolve_path
 from .keys import KeyPolicy
 
 if TYPE_CHECKING:
-    from ..keytools.pinned import PinnedKeys
+    from ..keytools.tools import KeyTools
     from ..sbbf import FilterSpec
 
 __all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
@@ -333,7 +333,7 @@ class TablePolicy:
         return {}
 
     @cached_property
-    def keys(self) -> PinnedKeys:
+    def keys(self) -> KeyTools:
         """The table's key source, held to the master keys that the policy names; shared by all its files.
 
         Raises:
@@ -341,7 +341,7 @@ class TablePolicy:
         """
         if self._elsewhere is not None:
             return self._elsewhere.keys
-        from ..keytools.pinned import PinnedKeys
+        from ..core.keys.pins import Pins
         from ..keytools.tools import KeyTools
 
         tools = self.kms
@@ -364,7 +364,7 @@ class TablePolicy:
         own = {
             name: {column.key, *column.previous_keys} for name, column in self.columns.items() if column.key is not None
         }
-        return PinnedKeys(tools, footer=footer, columns=own, others=footer)
+        return tools.with_pins(Pins(footer, own, others=footer))
 
     def __repr__(self) -> str:
         return f"<TablePolicy {self.name!r}: {len(self.columns)} columns>"

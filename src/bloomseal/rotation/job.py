@@ -85,7 +85,8 @@ class Job(ABC):
         """The key tools in use."""
         given = (getattr(self, name, None) for name in ("decryption", "encryption"))
         held = (tools_or_none(one.keys) for one in given if one is not None)
-        return list({id(tools): tools for tools in held if tools is not None}.values())
+        # Key tools over the same calls are the same, whatever they accept, and wherever they put new material.
+        return list({id(tools.calls): tools for tools in held if tools is not None}.values())
 
     passes: ClassVar[int] = 0
     """How often the bytes of a file go through AES: for the estimate of time."""

@@ -18,8 +18,6 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
 from ..keytools import KeyTools
-from ..keytools.pinned import PinnedKeys
-from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.formats import Format
@@ -202,8 +200,7 @@ class Rekey(Job):
             return sealing(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
-        source = as_key_source(decryption.keys)
-        keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
+        keys = self._writer(tools, walk) if tools.pins is None else tools
         return like(walk, tools, keys, target, {"access_log": decryption.access_log, **self.changes})
 
     def _orc_target(self, file: DataFile) -> Target:

@@ -21,7 +21,6 @@ from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import RewrappingKms
-from ..keytools.pinned import PinnedKeys
 from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 
@@ -77,8 +76,6 @@ def key_tools(keys: Any) -> KeyTools:
         UsageError: it has no master keys.
     """
     source = as_key_source(keys)
-    if isinstance(source, PinnedKeys):
-        return source.tools
     if isinstance(source, KeyTools):
         return source
     raise UsageError(
@@ -108,10 +105,8 @@ class Rewrapper:
     """
 
     def __init__(self, keys: Any, target: Target, *, check_keys: bool = False) -> None:
-        source = as_key_source(keys)
         self.tools = key_tools(keys)
         self.check_keys = check_keys
-        self._pins = source if isinstance(source, PinnedKeys) else None
         self._target = target
         # Of files that are done at the same time, one asks the KMS, and the others wait for its answer.
         self._current: Cache[str | None] = Cache(math.inf, denial_lifetime=0)
@@ -131,9 +126,9 @@ class Rewrapper:
         new = self._target(material.master_key, column)
         if new is None:
             return None
-        if self._pins is not None:
-            self._pins.check(material.master_key, column)
-            self._pins.check(new, column)
+        if (pins := self.tools.pins) is not None:
+            pins.check(material.master_key, column)
+            pins.check(new, column)
         if new == material.master_key:
             had = self.version(material)
             if had is not None and had == self.current_version(new, calls):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ...core.errors import BloomsealError
 from ...core.keys.protocols import KeySource
 from ...keytools import KeyTools
-from ...keytools.pinned import PinnedKeys
 from ...keytools.sources import as_key_source
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts
@@ -87,7 +86,7 @@ class Auditor:
     def source(self) -> KeySource | None:
         """The key source. Pins refuse what they don't expect; an audit has to see it."""
         source = None if self.keys is None else as_key_source(self.keys)
-        return source.tools if isinstance(source, PinnedKeys) else source
+        return source.with_pins(None) if isinstance(source, KeyTools) else source
 
     @property
     def tools(self) -> KeyTools | None:

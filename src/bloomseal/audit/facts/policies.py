@@ -73,7 +73,7 @@ class Policies:
             return None
         if any(one.kms is not tables[0].kms and one.kms != tables[0].kms for one in tables):
             raise UsageError("the policy's tables have several KMSs", hint="name one table, or the keys")
-        return tables[0].keys.tools
+        return tables[0].keys.with_pins(None)
 
     @property
     def dated(self) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.cached import cached_property
 from ...keytools import Keyring, KeyTools
-from ...keytools.pinned import PinnedKeys
 from ...policy import SENSITIVE, Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen
@@ -45,7 +44,6 @@ class KeyArguments:
     @classmethod
     def of(cls, keys: Any) -> KeyArguments:
         """As far as the keys themselves tell: a keyring's do, and a KMS that is named by its URI."""
-        keys = keys.tools if isinstance(keys, PinnedKeys) else keys
         keys = keys.kms if isinstance(keys, KeyTools) else keys
         if isinstance(keys, str) and not keys.startswith(_KEYRING):
             return cls(("--kms", keys))

@@ -70,7 +70,7 @@ class PolicyOptions:
         from ...policy import Policy
 
         found = Policy.load(self.policy_file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
-        CommandState.current().tools = found.keys.tools
+        CommandState.current().tools = found.keys
         return found
 
 

@@ -122,7 +122,7 @@ def kms_checks(policy: Policy | TablePolicy, tools: KeyTools | None) -> Iterator
     seen: set[tuple[int, str]] = set()
     for table in policy.tables.values() if isinstance(policy, Policy) else [policy]:
         try:
-            client = (tools or table.keys.tools).kms
+            client = (tools or table.keys).kms
         except BloomsealError as error:
             yield Check.failed("keys", f"KMS of table {table.name}", error)
             continue

@@ -92,7 +92,7 @@ def _checks(
         elif at_hand is None and works:
             # One KMS serves all tables of a policy.
             one = policy if isinstance(policy, TablePolicy) else next(iter(policy.tables.values()))
-            at_hand = one.keys.tools
+            at_hand = one.keys.with_pins(None)
     elif isinstance(at_hand, KeyTools):
         yield _without_policy(at_hand)
     if path is not None:

@@ -294,10 +294,9 @@ def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str
         return
     for column in encryption.column_keys or {}:
         leaves.below(column)
-    tools = encryption.keys if isinstance(encryption.keys, KeyTools) else getattr(encryption.keys, "tools", None)
-    if tools is not None:
+    if isinstance(encryption.keys, KeyTools):
         for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
-            if (state := tools.calls.describe(name).state) not in (None, KeyState.ENABLED):
+            if (state := encryption.keys.calls.describe(name).state) not in (None, KeyState.ENABLED):
                 raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
 
 

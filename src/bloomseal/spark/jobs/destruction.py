@@ -67,7 +67,7 @@ def may_destroy(
         task = functools.partial(_examined, pickle.dumps(job.policy), question)
         return job.collect(f"may {master_key} be destroyed", sent, task)
 
-    ask = functools.partial(asking(master_key, version, after), job.policy.keys.tools)
+    ask = functools.partial(asking(master_key, version, after), job.policy.keys.with_pins(None))
     return Examination(ask, find, examine).answer(given)
 
 

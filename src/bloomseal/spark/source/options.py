@@ -208,7 +208,7 @@ class SourceOptions:
 
         if self.kms is None:
             return Counters()
-        source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
+        source = as_key_source(self.kms) if self.table is None else self._own_table.keys
         return source.counters if isinstance(source, KeyTools) else Counters()
 
     def open(self, file: Placed) -> SealedFile:

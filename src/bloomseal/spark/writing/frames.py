@@ -186,7 +186,7 @@ def _check_wrapping(table: TablePolicy) -> None:
     """Each JVM has its own keys wrapped, and what is wrong with them shows when the old files are gone: what the KMS
     makes of one under each master key is the most that can be known in time.
     """
-    keys = table.keys.tools.storing(internal=True).for_file(FileRef(""))
+    keys = table.keys.storing(internal=True).for_file(FileRef(""))
     for name in sorted({table.footer_key, *(one.key for one in table.columns.values() if one.key is not None)}):
         keys.new_key(name, None, table.key_bits)
     keys.confirm()
