@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError, UsageError
 from ..core.parquet.keys_at_hand import KeysAtHand
+from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
 from ..format.hashes.chunk_hashes import chunk_hashes
@@ -100,43 +104,28 @@ def demonstrate(
         UsageError: no such column, candidates of the wrong kind, or no filter in clear: nothing leaks.
         BloomsealError: the file can't be read, or its footer is encrypted and no key is at hand.
     """
-    with open_source(path, filesystem) as source:
-        decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
-        footer, hand = open_footer(source, decryption, keyless=True)
-        leaf = footer.schema.leaf(column)
-        blind = Walk(source, footer, KeysAtHand(footer.crypto, None))
-        walk = Walk(source, footer, hand)
-        filters: list[SplitBlockBloomFilter] = []
-        truth: set[int] | None = set()
-        for group in range(len(footer.row_groups)):
-            chunk = walk.chunk(group, leaf.index)
-            if (found := _clear_filter(blind, walk, chunk)) is not None:
-                filters.append(found)
-                truth = _with_values(truth, walk, group, chunk)
-        if not filters:
-            raise NothingLeaksError("no filter of this column stands in clear: nothing leaks", column=leaf.name)
+    with _clear_filters(path, column, keys, filesystem) as found:
+        if not found.filters:
+            raise NothingLeaksError("no filter of this column stands in clear: nothing leaks", column=found.leaf.name)
+        truth = found.values()
         text = isinstance(candidates, Pattern)
         possible = candidates.total if isinstance(candidates, Pattern) else None
         asked = confirmed = true = 0
         for portion in _portions(candidates, most):
-            values = [_typed(value, leaf.type) for value in portion] if text or _texts(portion) else portion
-            probe = ProbeSet.of(values, leaf.type)
-            hits = np.zeros(len(values), dtype=np.bool_)
-            for bloom_filter in filters:
-                hits |= probe.check(bloom_filter)
+            values = [_typed(value, found.leaf.type) for value in portion] if text or _texts(portion) else portion
+            probe = ProbeSet.of(values, found.leaf.type)
+            hits = found.check(probe)
             asked += len(values)
             confirmed += int(hits.sum())
             if truth is not None:
-                true += _true(values, hits, leaf.type, truth)
-        miss = 1.0
-        for bloom_filter in filters:
-            miss *= 1 - bloom_filter.false_positive_probability()
+                hashes, owners, _ = probe.hashes()
+                true += len(np.unique(owners[np.isin(hashes, truth) & hits[owners]]))
+        miss = math.prod(1 - one.false_positive_probability() for one in found.filters.values())
         expected_false = min((asked - confirmed) * (1 - miss) / max(miss, 1e-12), float(confirmed))
-        exact = truth is not None
-        hits_true = true if exact else confirmed - expected_false
+        hits_true = true if truth is not None else confirmed - expected_false
         return Demonstration(
-            source.name, leaf.name, (len(filters), len(footer.row_groups)), asked, possible, confirmed, expected_false,
-            hits_true / confirmed if confirmed else None, exact,
+            found.name, found.leaf.name, (len(found.filters), found.row_groups), asked, possible, confirmed, expected_false,
+            hits_true / confirmed if confirmed else None, truth is not None,
         )  # fmt: skip
 
 
@@ -169,63 +158,67 @@ def pace(
     Raises:
         UsageError: no such column. BloomsealError: the file can't be read.
     """
+    with _clear_filters(path, column, keys, filesystem) as found:
+        if not found.filters:
+            return None
+        candidates = [_typed(f"{index:09d}", found.leaf.type) for index in range(_PACED)]
+        took = []
+        for _ in range(_TIMES):
+            began = time.process_time()
+            found.check(ProbeSet.of(candidates, found.leaf.type))
+            took.append(time.process_time() - began)
+        values = sum(one.estimated_ndv() for one in found.filters.values())
+        return Pace(len(found.filters), int(values), _PACED / max(min(took), 1e-6))
+
+
+@dataclass(frozen=True)
+class _ClearFilters:
+    """A column's filters in clear, by row group; `walk` has the keys at hand."""
+
+    name: str
+    leaf: Leaf
+    row_groups: int
+    filters: dict[int, SplitBlockBloomFilter]
+    walk: Walk
+
+    def check(self, probe: ProbeSet) -> npt.NDArray[np.bool_]:
+        """Per candidate, whether any of them may hold it."""
+        hits: npt.NDArray[np.bool_] = np.logical_or.reduce([probe.check(one) for one in self.filters.values()])
+        return hits
+
+    def values(self) -> npt.NDArray[np.uint64] | None:
+        """The hashes of the values that they are over; None where these can't be read."""
+        try:
+            return np.unique(np.concatenate([chunk_hashes(self.walk, group, self.leaf) for group in self.filters]))
+        except BloomsealError:
+            return None
+
+
+@contextmanager
+def _clear_filters(
+    path: str | os.PathLike[str], column: str, keys: Any, filesystem: FileSystem | None
+) -> Iterator[_ClearFilters]:
     with open_source(path, filesystem) as source:
         decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
         footer, hand = open_footer(source, decryption, keyless=True)
-        leaf = footer.schema.leaf(column)
+        leaf, groups = footer.schema.leaf(column), range(len(footer.row_groups))
         blind, walk = Walk(source, footer, KeysAtHand(footer.crypto, None)), Walk(source, footer, hand)
-        found = [_clear_filter(blind, walk, walk.chunk(group, leaf.index)) for group in range(len(footer.row_groups))]
-    filters = [one for one in found if one is not None]
-    if not filters:
-        return None
-    candidates = [_typed(f"{index:09d}", leaf.type) for index in range(_PACED)]
-    took = []
-    for _ in range(_TIMES):
-        began = time.process_time()
-        probe = ProbeSet.of(candidates, leaf.type)
-        for bloom_filter in filters:
-            probe.check(bloom_filter)
-        took.append(time.process_time() - began)
-    values = sum(one.estimated_ndv() for one in filters)
-    return Pace(len(filters), int(values), _PACED / max(min(took), 1e-6))
+        found = {group: _clear_filter(blind, walk, walk.chunk(group, leaf.index)) for group in groups}
+        filters = {group: one for group, one in found.items() if one is not None}
+        yield _ClearFilters(source.name, leaf, len(groups), filters, walk)
 
 
 def _clear_filter(blind: Walk, walk: Walk, chunk: Chunk) -> SplitBlockBloomFilter | None:
     """The chunk's filter, if it answers without a key; where it is may be known from an opened footer."""
     meta = chunk.view.meta_data
-    if meta is None or meta.bloom_filter_offset is None:
-        try:
-            meta = walk.meta(chunk)
-        except BloomsealError:
-            return None
-    if meta.bloom_filter_offset is None:
-        return None
-    # As somebody sees it who takes the column for a plaintext one.
-    seen = Chunk(chunk.row_group, chunk.leaf, chunk.view, Protection.PLAINTEXT, b"", meta=meta)
     try:
-        found = blind.filter(seen)
+        if meta is None or meta.bloom_filter_offset is None:
+            meta = walk.meta(chunk)
+        # As somebody sees it who takes the column for a plaintext one.
+        found = blind.filter(Chunk(chunk.row_group, chunk.leaf, chunk.view, Protection.PLAINTEXT, b"", meta=meta))
     except BloomsealError:
         return None
     return None if found is None else SplitBlockBloomFilter.from_bitset(found.bitset)
-
-
-def _with_values(truth: set[int] | None, walk: Walk, group: int, chunk: Chunk) -> set[int] | None:
-    if truth is None:
-        return None
-    try:
-        return truth | set(chunk_hashes(walk, group, chunk.leaf).tolist())
-    except BloomsealError:
-        return None
-
-
-def _true(values: Sequence[Any], hits: Any, kind: Any, truth: set[int]) -> int:
-    from ..core.sbbf import encode_value, hash_bytes
-
-    count = 0
-    for index in np.flatnonzero(hits).tolist():
-        encodings = encode_value(values[index], kind)
-        count += encodings is not None and any(hash_bytes(data) in truth for data in encodings)
-    return count
 
 
 def _portions(candidates: Iterable[Any] | Pattern, most: int) -> Iterator[list[Any]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -14,15 +15,16 @@ from ..core.errors import UsageError
 
 __all__ = ["Pattern"]
 
-_CLASSES: Final = {
-    "d": string.digits,
-    "l": string.ascii_lowercase,
-    "w": string.ascii_letters + string.digits + "_",
-    "s": " ",
-}
+_CLASSES: Final = {r"\d": string.digits, r"\w": string.ascii_letters + string.digits + "_", r"\s": " "}
+_ONE: Final = r"(?:\\[dws\W])"
+_PIECE: Final = re.compile(
+    rf"(?:\[(?!\^)(?P<several>(?:{_ONE}|[^\]\\])+)\]|(?P<one>{_ONE}|[^\\\[.^$*+?(){{|]))"
+    r"(?:\{(?P<low>\d{1,3})(?:,(?P<high>\d{1,3}))?\})?",
+    re.ASCII,
+)
+_RANGE: Final = re.compile(rf"({_ONE}|.)(?:-({_ONE}|.))?", re.ASCII | re.DOTALL)
 _LONGEST: Final = 256
 _PORTION: Final = 65_536
-_SPECIAL: Final = ".^$*+?()|"
 
 
 class Pattern:
@@ -83,61 +85,29 @@ def _texts(shape: list[str], indexes: list[int]) -> list[str]:
 
 
 def _parse(text: str) -> Iterator[tuple[str, int, int]]:
+    """The letters that may stand at each place, and how often at the least and at the most."""
     position = 0
     while position < len(text):
-        letter = text[position]
-        position += 1
-        if letter == "\\" and position < len(text):
-            letter = text[position]
-            position += 1
-            if letter.isalnum() and letter not in "dws":
-                raise UsageError(f"the pattern's \\{letter} is not known", hint=r"\d, \w, \s, or an escaped character")
-            alphabet = _CLASSES.get(letter, letter)
-        elif letter == "[":
-            end = text.find("]", position + 1)
-            if end < 0:
-                raise UsageError("the pattern has a [ without ]")
-            alphabet = _alphabet(text[position:end])
-            position = end + 1
-        elif letter in _SPECIAL:
-            raise UsageError(f"a pattern with {letter!r} can't be listed", hint=r"literals, \d, [A-F], {3} and {1,3}")
-        else:
-            alphabet = letter
-        low = high = 1
-        if text[position : position + 1] == "{":
-            end = text.find("}", position)
-            parts = text[position + 1 : end].split(",") if end > 0 else []
-            if not (
-                len(parts) in (1, 2) and all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts)
-            ):
-                raise UsageError("a count in the pattern is not {n} or {m,n}")
-            low, high = int(parts[0]), int(parts[-1])
-            if not low <= high <= _LONGEST:
-                raise UsageError(f"a count in the pattern is above {_LONGEST}, or falls")
-            position = end + 1
-        yield alphabet, low, high
+        found = _PIECE.match(text, position)
+        if found is None:
+            raise UsageError("a pattern that can't be listed", hint=r"literals, \d, \w, \s, [A-F], {3} and {1,3}")
+        low = int(found["low"] or 1)
+        high = int(found["high"] or low)
+        if not low <= high <= _LONGEST:
+            raise UsageError(f"a count in the pattern is above {_LONGEST}, or falls")
+        letters: dict[str, None] = {}
+        for first, last in _RANGE.findall(found["several"] or found["one"]):
+            letters.update(dict.fromkeys(_letters(first, last)))
+        yield "".join(letters), low, high
+        position = found.end()
 
 
-def _alphabet(inside: str) -> str:
-    if inside.startswith("^"):
-        raise UsageError("a pattern with [^…] can't be listed")
-    letters: dict[str, None] = {}
-    position = 0
-    while position < len(inside):
-        first = inside[position]
-        if first == "\\" and position + 1 < len(inside):
-            known = inside[position + 1]
-            letters.update(dict.fromkeys(_CLASSES.get(known, known)))
-            position += 2
-        elif inside[position + 1 : position + 2] == "-" and position + 2 < len(inside):
-            last = inside[position + 2]
-            if not first <= last or ord(last) - ord(first) > 1 << 12:
-                raise UsageError("a range in the pattern falls, or is too wide")
-            letters.update(dict.fromkeys(map(chr, range(ord(first), ord(last) + 1))))
-            position += 3
-        else:
-            letters[first] = None
-            position += 1
-    if not letters:
-        raise UsageError("an empty [] in the pattern")
-    return "".join(letters)
+def _letters(first: str, last: str) -> Iterable[str]:
+    if not last:
+        return _CLASSES.get(first, first[-1])
+    if first in _CLASSES or last in _CLASSES:
+        raise UsageError("a range in the pattern begins or ends with a class")
+    first, last = first[-1], last[-1]
+    if not first <= last or ord(last) - ord(first) > 1 << 12:
+        raise UsageError("a range in the pattern falls, or is too wide")
+    return map(chr, range(ord(first), ord(last) + 1))
