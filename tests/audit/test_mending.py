@@ -342,6 +342,16 @@ def test_what_differs_from_file_to_file_is_said_for_each(lab: Lab, monkeypatch: 
     _mends(lab, made, "BS308", monkeypatch)
 
 
+def test_too_many_files_for_a_command_each(lab: Lab) -> None:
+    small = people(2).select(["ssn"])
+    for number in range(51):
+        lab.signed(f"people/{number}.parquet", table=small, encryption={"column_keys": {"ssn": "pii"}})
+    policy = lab.policy({"ssn": ColumnPolicy("pii")}, aad_prefix="{table}/{file}", plaintext_footer=True)
+    found = _of(_asked(lab, lab.case(lab.folder / "people", policy=policy)), "BS308")
+    assert {one.fix for one in found} == {""}
+    assert {"up to 50 files" in one.advice for one in found} == {True}
+
+
 def test_a_column_that_only_some_files_have(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     for column in ("ssn", "name"):
         lab.signed(

@@ -196,9 +196,9 @@ def _sarif(report: Report) -> Iterable[str]:
 
 
 def _html(report: Report) -> Iterable[str]:
-    from ..audit.rendering.html import html_pieces
+    from ..audit.rendering.html import to_html
 
-    return html_pieces(report)
+    return [to_html(report)]
 
 
 def _cbom(report: Report) -> Iterable[str]:

@@ -215,7 +215,7 @@ def _renderings(
     report: Report, versions: Sequence[KeyVersionFacts], told: dict[str, Any], leaks: Sequence[ColumnLeak]
 ) -> dict[str, Member]:
     from ..audit.rendering.cbom import to_cbom
-    from ..audit.rendering.html import html_pieces
+    from ..audit.rendering.html import to_html
     from ..audit.rendering.sarif import sarif_pieces
     from ..audit.streamed import encoded
     from .pages import index_page, leak_page
@@ -225,11 +225,11 @@ def _renderings(
     lives = {(one.master_key, one.version): one.to_dict() for one in versions}
     # A line for each finding, of which each file may have some; the others grow with keys and columns.
     long: dict[str, Iterable[str]] = {
-        "audit.html": html_pieces(report),
         "audit.json": report.json_pieces(inventory=False),
         "audit.sarif": sarif_pieces(report),
     }
     short = {
+        "audit.html": to_html(report),
         "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
         "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
         "index.html": index_page(told),

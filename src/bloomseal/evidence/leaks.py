@@ -8,20 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..audit.facts.groups import Files, groups
+from ..audit.facts.exposure import ALL_FILES, FILTER, HIDDEN, MARKS, exposures
 from ..audit.leaks import Pace, pace
 from ..core.errors import BloomsealError
 from ..core.storage.ref import FileRef
 
 __all__ = ["ColumnLeak", "leaks_of"]
 
-VALUES: Final = "values"
-FILTER: Final = "Bloom filter"
-_INDEX: Final = "column index"
 _SAMPLES: Final = 3
 
 
@@ -62,59 +57,32 @@ class ColumnLeak:
         return told
 
 
-def leaks_of(
-    inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = None, *, measure: bool = True
-) -> list[ColumnLeak]:
+def leaks_of(inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = None) -> list[ColumnLeak]:
     """Every column, by table.
 
     Args:
         refs: a file's path → where it is.
         keys: only to find filters in clear of which an encrypted footer tells.
-        measure: ask one file's filters in clear for candidates, to tell how many a second.
     """
-    seen = inventory.filter(pc.is_valid(inventory["row_group"]))
-    found: dict[tuple[str | None, str], dict[str, Files]] = {}
-    exposed = pc.binary_join(seen["in_clear"], "\n")
-    alike = seen.set_column(seen.schema.get_field_index("in_clear"), "in_clear", exposed)
-    for row in groups(alike, ("table", "column", "protection", "filter", "column_index", "in_clear")):
-        files = row["files"]
-        marks = found.setdefault((row["table"], row["column"]), {})
-        for mark in ("", *_marks(row)):
-            marks[mark] = np.union1d(marks[mark], files) if mark in marks else files
-    names = seen["file"].unify_dictionaries().combine_chunks().dictionary if seen.num_rows else []
+    names = inventory["file"].unify_dictionaries().combine_chunks().dictionary if inventory.num_rows else []
     told = []
-    for (table, column), marks in sorted(found.items(), key=lambda one: (one[0][0] or "", one[0][1])):
-        files, unseen = marks.pop(""), marks.pop("?", ())
-        some = sorted(names[int(one)].as_py() for one in marks.get(FILTER, ())[:_SAMPLES]) if measure else []
+    for (table, column), marks in exposures(inventory).items():
+        some = sorted(names[int(one)].as_py() for one in marks.get(FILTER, ())[:_SAMPLES])
         example, paced = _paced(some, column, refs, keys)
-        counts = {mark: len(numbers) for mark, numbers in sorted(marks.items())}
+        counts = {mark: len(marks[mark]) for mark in sorted(marks.keys() & set(MARKS))}
         told.append(
             ColumnLeak(
                 table,
                 column,
-                len(files),
+                len(marks[ALL_FILES]),
                 counts,
-                len(unseen),
+                len(marks.get(HIDDEN, ())),
                 example,
                 None if paced is None else paced.values,
                 None if paced is None else paced.per_second,
             )
         )
     return told
-
-
-def _marks(row: dict[str, Any]) -> list[str]:
-    marks = [one for one in (row["in_clear"] or "").split("\n") if one]
-    if row["protection"] == "plaintext":
-        # Whoever reads the pages needs no statistics.
-        marks = [VALUES]
-    if row["filter"] == "in clear":
-        marks.append(FILTER)
-    if row["column_index"] == "in clear" and row["protection"] != "plaintext":
-        marks.append(_INDEX)
-    if row["filter"] == "not visible" or row["protection"] == "unknown":
-        marks.append("?")
-    return marks
 
 
 def _paced(

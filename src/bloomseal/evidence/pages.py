@@ -1,7 +1,6 @@
 """The bundle's pages, for people: an index that opens with findings and what was not seen, and a page about leaks.
 
-They need no network and no script, print well, and read well at 400 pixels as at 1280. Every name comes from a file: it
-is escaped, and shown on one line.
+Every name comes from a file: it is escaped, and shown on one line.
 """
 
 from __future__ import annotations
@@ -9,32 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..audit.rendering.html import templates
+from ..audit.facts.exposure import FILTER, VALUES
+from ..audit.rendering.html import rendered
 from ..policy import SENSITIVE
 from .claims import CONTRADICTED, NOT_CONTRADICTED, NOT_SEEN
-from .leaks import FILTER, VALUES, ColumnLeak
+from .leaks import ColumnLeak
 
 __all__ = ["index_page", "leak_page"]
 
-_STYLE: Final = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:70rem;padding:0 1rem}
-h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1.05rem;margin-bottom:.3rem}
-p,dd,li{overflow-wrap:anywhere}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top;overflow-wrap:break-word}
-th{white-space:nowrap}dt{font-weight:600;margin-top:.5rem}dd{margin:0 0 .2rem}dd small,.note{opacity:.75}
-.bad{color:#b3261e;font-weight:600}.open{color:#8a5a00;font-weight:600}a{color:inherit}
-@media(prefers-color-scheme:dark){.bad{color:#ff8a80}.open{color:#ffc866}}
-@media(max-width:40rem){body{margin:.5rem auto}thead{display:none}tr{display:block;border-bottom:2px solid #8886;padding:.4rem 0}
-td{display:block;border:0;padding:.1rem 0}td:empty{display:none}td[data-name]::before{content:attr(data-name) ": ";font-weight:600}}
-@media print{body{max-width:none;margin:0;font-size:11pt}h2{break-after:avoid}tr,dl,section{break-inside:avoid}
-.wide{overflow:visible}}
-</style>"""
-
 _HEAD: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
+<html lang="en"><head><title>{{ title }}</title>
 {{ style }}</head><body>
 <h1>{{ title }}</h1>
 <p>Made {{ told.made }} by {{ told.by.user }}@{{ told.by.host }} with {{ told.tool.name }} {{ told.tool.version }}, over
@@ -143,7 +126,7 @@ def index_page(told: dict[str, Any]) -> str:
     Raises:
         MissingDependencyError: `jinja2` is not installed.
     """
-    return _render(_INDEX, told=told, title="Evidence about encrypted tables", marks=_MARKS)
+    return rendered(_INDEX, told=told, title="Evidence about encrypted tables", marks=_MARKS)
 
 
 def leak_page(told: dict[str, Any], leaks: Sequence[ColumnLeak]) -> str:
@@ -158,7 +141,7 @@ def leak_page(told: dict[str, Any], leaks: Sequence[ColumnLeak]) -> str:
         ("Sensitive columns", [row for worry, row in rows if worry]),
         ("Other columns", [row for worry, row in rows if not worry]),
     ]
-    return _render(
+    return rendered(
         _LEAKS,
         told=told,
         title="What anybody can read today",
@@ -212,9 +195,3 @@ def _speed(leak: ColumnLeak, plain: dict[str, Any]) -> str:
         f"one file's filters, over some {values:,} values, answer for {rate:,} candidates a second on one core: all "
         f"numbers of nine digits in about {long}"
     )
-
-
-def _render(text: str, **names: Any) -> str:
-    environment, markup = templates()
-    page: str = environment.from_string(text).render(style=markup(_STYLE), **names)
-    return page + "\n"

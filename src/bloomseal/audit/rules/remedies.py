@@ -34,6 +34,10 @@ _OF_COLUMN: Final = "{filters}"
 _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
+_EACH: Final = (
+    "Each file gets an AAD prefix of its own, and commands are given for up to "
+    f"{_MOST_FILES} files: audit fewer at once, by a pattern or a folder below."
+)
 _NO_COMMAND: Final = {
     Format.ORC: "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 }
@@ -72,6 +76,8 @@ def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
     if findings[0].mendable:
         try:
             return Remedy(_command(findings, facts, template), advice)
+        except _DifferError:
+            return Remedy("", advice or _EACH)
         except _UnsaidError:
             pass
     return Remedy("", advice or _MISSING)
