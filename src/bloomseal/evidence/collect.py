@@ -21,6 +21,7 @@ from ..audit.destruction.samples import attempts
 from ..audit.facts.auditor import AnyPath, Auditor
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
+from ..audit.facts.uses import looked_into, unreadable, uses_of
 from ..audit.rendering.html import templates
 from ..audit.report import Report, judged
 from ..core.errors import BloomsealError, MissingFileError, PolicyError
@@ -39,7 +40,6 @@ from .columns import Look
 from .destruction import Certificate
 from .keys import KeyVersionFacts, key_versions
 from .leaks import ColumnLeak, leaks_of
-from .uses import looked_into, unreadable, uses_of
 from .versions import ask
 
 if TYPE_CHECKING:

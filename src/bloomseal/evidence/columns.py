@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..audit.facts.policies import Policies
+from ..audit.facts.uses import FOOTER, Use, columns_of, looked_into
 from ..audit.report import Report
 from ..audit.rules.findings import Finding
 from ..core.cached import cached_property
 from ..core.columns import covers
 from ..policy import TablePolicy
 from .keys import KeyVersionFacts
-from .uses import FOOTER, Use, columns_of, looked_into
 
 __all__ = ["Look"]
 

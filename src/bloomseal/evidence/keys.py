@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from ..audit.facts.uses import FOOTER, Use, total
 from ..core.cached import cached_property
 from ..keytools.kms_protocols import VersionFacts
 from ..policy import KeyPolicy
-from .uses import FOOTER, Use, total
 from .versions import KeyAtKms
 
 __all__ = ["UNKNOWN", "KeyVersionFacts", "key_versions"]

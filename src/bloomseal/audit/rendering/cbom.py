@@ -1,5 +1,8 @@
 """A cryptography bill of materials (CycloneDX 1.6 or 1.7): algorithms, keys and tables. Never files: they are
 too many.
+
+It is written as JSON, since the objects of cyclonedx-python-lib for these few kinds of components took more lines;
+tests validate it against that library's schemas.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ..._version import __version__
 from ...core.text import safe_text
 from ..facts.groups import Files, groups
+from ..facts.uses import FOOTER, Use, uses_of
 from ..report import Report
 
 __all__ = ["VERSIONS", "to_cbom"]
@@ -70,21 +75,26 @@ class _KeyGroup:
 
 class _Bill:
     def __init__(self, report: Report, lives: Lives) -> None:
+        rows = report.inventory
         self.lives = lives
         self.unseen = [*report.unseen, *report.hidden]
-        self.moment = datetime.fromtimestamp(0, UTC)
+        youngest = pc.max(rows["file_modified"]).as_py()
+        self.moment = datetime.fromtimestamp(0, UTC) if youngest is None else youngest.astimezone(UTC)
         self.algorithms: dict[tuple[str, str, str], Files] = {}
         self.masters: dict[tuple[str, str | None], _KeyGroup] = {name: _KeyGroup() for name in lives}
         self.data_keys: dict[_Name, _KeyGroup] = {}
-        self.tables: dict[str, tuple[Files, set[_Name]]] = {}
+        self.tables = {row["table"]: len(row["files"]) for row in groups(rows, ("table",)) if row["table"] is not None}
+        self.keys_of: dict[str | None, set[_Name]] = {}
         for life in lives.values():
             for one in _of_master(life["bits"]):
                 self.algorithms.setdefault(one, _none())
-        for row in groups(report.inventory, _OF_ROWS, _COUNTED):
-            self._take(row)
+        for use in uses_of(rows):
+            self._take(use)
 
     def content(self) -> dict[str, Any]:
-        identity = "".join(repr(sorted(one, key=repr)) for one in (self.masters, self.algorithms, self.tables))
+        identity = "".join(
+            repr(sorted(one, key=repr)) for one in (self.masters, self.data_keys, self.algorithms, self.tables)
+        )
         metadata: dict[str, Any] = {
             "timestamp": self.moment.isoformat(),
             "tools": {"components": [{"name": "bloomseal", "type": "application", "version": __version__}]},
@@ -103,35 +113,24 @@ class _Bill:
             ],
         }
 
-    def _take(self, row: dict[str, Any]) -> None:
-        files = row["files"]
-        if row["file_modified_max"] is not None:
-            self.moment = max(self.moment, row["file_modified_max"].astimezone(UTC))
-        named: set[_Name] = set()
-        if row["table"] is not None:
-            before, named = self.tables.get(row["table"], (_none(), named))
-            self.tables[row["table"]] = np.union1d(before, files), named
-        if row["algorithm"] is None:
+    def _take(self, use: Use) -> None:
+        algorithm = use.algorithm or ""
+        if use.column == FOOTER and algorithm.startswith(_ORC):
+            return  # an ORC footer has no key
+        for one in _modes(algorithm, use.bits):
+            self.algorithms[one] = np.union1d(self.algorithms.get(one, _none()), use.file_ids)
+        if use.master_key is None:
             return
-        own = row["protection"] == "column key"
-        keys = [] if row["algorithm"].startswith(_ORC) else [("footer_", "footer")]  # an ORC footer has none
-        for prefix, column in (*keys, *((("", row["column"]),) if own else ())):
-            bits, master, version = (row[f"{prefix}{name}"] for name in ("key_bits", "master_key", "key_version"))
-            for one in _modes(row["algorithm"], bits):
-                self.algorithms[one] = np.union1d(self.algorithms.get(one, _none()), files)
-            if master is None:
-                continue
-            name = (master, version, row["algorithm"], bits)
-            for group in (
-                self.masters.setdefault((master, version), _KeyGroup()),
-                self.data_keys.setdefault(name, _KeyGroup()),
-            ):
-                group.files = np.union1d(group.files, files)
-                group.columns.add(column)
-                group.states |= {row[f"{prefix}key_state"]} - {None}
-                group.keks = max(group.keks, row[f"{prefix}kek_id_count_distinct"])
-                group.keys = max(group.keys, row[f"{prefix}data_key_count_distinct"])
-            named.add(name)
+        name = (use.master_key, use.version, algorithm, use.bits)
+        self.keys_of.setdefault(use.table, set()).add(name)
+        for group in (
+            self.masters.setdefault(name[:2], _KeyGroup()),
+            self.data_keys.setdefault(name, _KeyGroup()),
+        ):
+            group.files = np.union1d(group.files, use.file_ids)
+            group.columns.add(use.column)
+            group.states |= {use.state} if use.state is not None else set()
+            group.keks, group.keys = max(group.keks, use.keks), max(group.keys, use.data_keys)
 
     def _components(self) -> Iterator[tuple[dict[str, Any], list[str]]]:
         """Each component, and the others that it depends on."""
@@ -153,9 +152,9 @@ class _Bill:
                 _key(_ref("data-keys", own), f"data keys under {master}", version, counts, more),
                 [_ref(wrapping, own[:2]), *modes],
             )
-        for table, (files, named) in self.tables.items():
-            component = {"bom-ref": f"table:{table}", "name": table, "type": "data"}
-            yield component | _properties({"files": len(files)}), [_ref("data-keys", one) for one in named]
+        for table, count in self.tables.items():
+            component = {"bom-ref": f"table:{table}", "name": table, "type": "data"} | _properties({"files": count})
+            yield component, [_ref("data-keys", one) for one in self.keys_of.get(table, ())]
 
     def _master(self, name: tuple[str, str | None], group: _KeyGroup) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
@@ -215,16 +214,6 @@ def _key(
 
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
-
-
-_OF_ROWS: Final = (
-    "table", "algorithm", "column", "protection", "key_bits", "master_key", "key_version", "key_state",
-    "footer_key_bits", "footer_master_key", "footer_key_version", "footer_key_state",
-)  # fmt: skip
-_COUNTED: Final = (
-    ("file_modified", "max"),
-    *((name, "count_distinct") for name in ("data_key", "kek_id", "footer_data_key", "footer_kek_id")),
-)
 
 
 _ORC: Final = "AES_CTR"

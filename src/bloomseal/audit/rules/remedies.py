@@ -36,7 +36,7 @@ _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
 _EACH: Final = (
     "Each file gets an AAD prefix of its own, and commands are given for up to "
-    f"{_MOST_FILES} files: audit fewer at once, by a pattern or a folder below."
+    f"{_MOST_FILES} files: audit fewer of them at once."
 )
 _NO_COMMAND: Final = {
     Format.ORC: "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..audit.facts.groups import Files, groups, text
+from .groups import Files, groups, text
 
 __all__ = ["FOOTER", "Use", "columns_of", "looked_into", "total", "unreadable", "uses_of"]
 
