@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.cli.arguments.inputs import InputOptions, open_input
+from bloomseal.core.errors import FormatError
 
 from .conftest import Run
 
@@ -145,6 +147,17 @@ def test_what_does_not_read_is_named(run: Run, folder: Path, name: str, data: by
     assert not (folder / "out.parquet").exists()
 
 
+def test_a_file_that_is_changed_meanwhile_is_held_to_what_was_seen(folder: Path) -> None:
+    """Its values would else be those of a type that nobody gave: 7495."""
+    for later in ("zip\n07495\n", "other\n12345\n"):
+        Path("in.csv").write_text("zip\n12345\n")
+        with open_input("in.csv", InputOptions(types={})) as found:
+            assert found.schema.types == [pa.int64()]
+            Path("in.csv").write_text(later)
+            with pytest.raises(FormatError):
+                list(found.batches)
+
+
 # Line-delimited JSON
 
 
@@ -194,6 +207,15 @@ def test_numbers_that_no_double_holds_are_refused(written: Any, folder: Path, ro
     assert "column a" in done.err
     assert "--type" in done.err
     assert not (folder / "out.parquet").exists()
+
+
+def test_such_numbers_are_refused_in_several_files_too(run: Run, folder: Path) -> None:
+    (folder / "a.ndjson").write_text('{"a":0.5}\n')
+    (folder / "b.ndjson").write_text('{"a":0.25}\n{"a":9007199254740993}\n')
+    done = run("write", "a.ndjson", "b.ndjson", "out.parquet", "--plaintext")
+    assert done.code == 2
+    assert "b.ndjson" in done.err
+    assert "column a" in done.err
 
 
 def test_types_of_json_that_are_said(written: Any) -> None:

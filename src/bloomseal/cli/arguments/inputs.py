@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -19,10 +19,10 @@ from ...core.spelling import nearest
 from ...storage.discovery.tables import is_one_file
 from .csv_input import CsvReader
 from .json_input import JsonReader
-from .lines import COMPRESSIONS
 from .options import option
+from .text_input import COMPRESSIONS
 
-__all__ = ["FORMATS", "Input", "InputOptions", "kind_of", "open_input", "parse_type"]
+__all__ = ["FORMATS", "Input", "InputOptions", "kind_of", "open_input", "open_inputs", "parse_type"]
 
 FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
 _EXTENSIONS: Final = {
@@ -85,11 +85,12 @@ class Input:
 
 
 @contextlib.contextmanager
-def open_input(path: str, options: InputOptions) -> Iterator[Input]:
+def open_input(path: str, options: InputOptions, known: Mapping[str, pa.DataType] | None = None) -> Iterator[Input]:
     """Open an input file, or standard input for ``-``.
 
     Args:
         path: the file; or a folder, a pattern, a Delta or Iceberg table of plaintext files.
+        known: column → type that other inputs have found, to which the values of CSV and JSON are held.
 
     Raises:
         UsageError: no such file, an unknown kind, no such column.
@@ -108,7 +109,11 @@ def open_input(path: str, options: InputOptions) -> Iterator[Input]:
     with contextlib.ExitStack() as stack:
         with _translated(path, kind):
             if kind in ("csv", "ndjson"):
-                reader = CsvReader(path, types, delimiter, stack) if kind == "csv" else JsonReader(path, types, stack)
+                reader: CsvReader | JsonReader = (
+                    CsvReader(path, types, delimiter, stack, known)
+                    if kind == "csv"
+                    else JsonReader(path, types, stack, known)
+                )
                 counted = ((batch, reader.input.position) for batch in reader.batches)
                 found = Input(reader.schema, counted, reader.input.total)
             else:
@@ -123,6 +128,73 @@ def open_input(path: str, options: InputOptions) -> Iterator[Input]:
             found = _cast(found, types)
         found.batches = _guarded(found.batches, path, kind)
         yield found
+
+
+@contextlib.contextmanager
+def open_inputs(paths: Sequence[str], options: InputOptions) -> Iterator[Input]:
+    """Open input files one after the other, as `open_input` does a single one.
+
+    All are looked at before the first row is given out; then one is open at a time. `batches` counts files, a file that
+    is half read as a half.
+
+    Raises:
+        UsageError: another header (names, or their order), or a column of another type than in the first file; standard
+            input beside other inputs. And as `open_input`.
+        FormatError: as `open_input`.
+    """
+    if len(paths) == 1:
+        with open_input(paths[0], options) as found:
+            yield found
+        return
+    if "-" in paths:
+        raise UsageError("standard input stands alone: all inputs are looked at before the first row is written")
+    schema = _one_schema(paths, options)
+    # What is known is not found out again; a type that only other files have is that of those without a value of it.
+    plain = {field.name: field.type for field in schema if not pa.types.is_nested(field.type)}
+
+    def batches() -> Iterator[tuple[pa.RecordBatch, float]]:
+        for number, path in enumerate(paths):
+            with open_input(path, options, plain) as found:
+                for batch, done in found.batches:
+                    yield batch.cast(schema), number + (done / found.total if found.total else 0)
+
+    yield Input(schema, batches(), len(paths))
+
+
+def _one_schema(paths: Sequence[str], options: InputOptions) -> pa.Schema:
+    fields: list[pa.Field] = []
+    owners: list[str] = []
+    for path in paths:
+        with open_input(path, options) as found:
+            schema = found.schema
+        if not fields:
+            fields, owners, metadata = list(schema), [path] * len(schema), schema.metadata
+        names = [field.name for field in fields]
+        if schema.names != names:
+            raise UsageError(
+                f"other columns, or another order of them, than in {paths[0]}",
+                file=path,
+                hint=_difference(names, schema),
+            )
+        for place, (one, other) in enumerate(zip(fields, schema, strict=True)):
+            nullable = one.nullable or other.nullable
+            if pa.types.is_null(one.type):
+                fields[place], owners[place] = other.with_nullable(nullable), path
+            elif pa.types.is_null(other.type) or one.type == other.type:
+                fields[place] = one.with_nullable(nullable)
+            else:
+                raise UsageError(
+                    f"{other.type} here and {one.type} in {owners[place]}", file=path, column=one.name,
+                    hint=f"--type '{one.name}=string', or another type that holds both",
+                )  # fmt: skip
+    return pa.schema(fields, metadata)
+
+
+def _difference(names: Sequence[str], schema: pa.Schema) -> str:
+    missing = [name for name in names if name not in schema.names]
+    more = [name for name in schema.names if name not in names]
+    said = [f"without {', '.join(missing)}"] * bool(missing) + [f"with {', '.join(more)}"] * bool(more)
+    return "; ".join(said) or f"the order is {', '.join(names)}"
 
 
 def kind_of(path: str) -> str | None:

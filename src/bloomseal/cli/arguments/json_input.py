@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Container, Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 
 from ...core.errors import FormatError
-from .csv_input import DATES, Guess
-from .lines import BLOCK_BYTES, UNTYPED, TextInput, bad_line, first_unread
+from .csv_input import DATES, Guess, exact
+from .text_input import UNTYPED, TextInput, bad_line, first_unread
 
 __all__ = ["JsonReader"]
 
@@ -32,58 +33,49 @@ class JsonReader:
 
     Args:
         path: the file; ``.gz``, ``.bz2`` and ``.zst`` are inflated.
-        types: column → type, where it is not to be found out.
+        types: column → type, where it was said.
         stack: closes what is opened here.
+        known: column → type that other inputs have found.
 
     Raises:
         FormatError: a line that does not read, or a value that does not fit its type.
         OSError: the caller's to translate.
     """
 
-    def __init__(self, path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> None:
-        self.input = TextInput(path, stack)
-        blocks = _blocks(self.input.stream)
-        if (first := next(blocks, None)) is None:
+    def __init__(
+        self,
+        path: str,
+        types: Mapping[str, pa.DataType],
+        stack: contextlib.ExitStack,
+        known: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        self.input = TextInput(path, "ndjson", stack)
+        blocks = self.input.blocks()
+        first, begin = next(blocks, (1, b""))
+        if not begin.strip():
             raise FormatError("the input is empty", hint="one JSON object in each line")
-        # Types that Arrow's reader of JSON does not know are made of texts.
-        texts = {name: pa.string() if pa.types.is_date(kind) else kind for name, kind in types.items()}
-        found = _read_or_tell(*first, texts, complete=False).schema
+        known = known or {}
+        # Types that Arrow's reader of JSON does not know, or that its texts are held to, are made of texts.
+        texts = {name: pa.string() if kind in DATES else kind for name, kind in known.items()}
+        texts |= {name: pa.string() if pa.types.is_date(kind) else kind for name, kind in types.items()}
+        found = _read_or_tell(first, begin, texts, complete=False).schema
         plain = pa.schema([field.with_type(_without_moments(field.type)) for field in found])
         self._plain = dict(zip(plain.names, plain.types, strict=True))
-        begin = _read_or_tell(*first, self._plain)
-        guessed = [field.name for field in plain if field.name not in types and pa.types.is_string(field.type)]
-        wanted = {**{name: _moments(begin.column(name)) for name in guessed}, **types}
+        table = _read_or_tell(first, begin, self._plain)
+        guessed = [one.name for one in plain if one.name not in {*types, *known} and pa.types.is_string(one.type)]
+        wanted = {**{name: _moments(table.column(name)) for name in guessed}, **known, **types}
         self.schema = pa.schema([field.with_type(wanted.get(field.name, field.type)) for field in plain])
-        given = [name for name in self.schema.names if name not in types]
-        rest = (_read_or_tell(line, lines, self._plain) for line, lines in blocks)
-        self.batches = (_typed(table, self.schema, given) for part in ([begin], rest) for table in part)
+        unsaid = [name for name in self.schema.names if name not in types]
+        rest = (_read_or_tell(line, data, self._plain) for line, data in blocks)
+        self.batches = (_typed(one, self.schema, unsaid) for one in itertools.chain([table], rest))
 
 
-def _blocks(stream: Any) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines, about `BLOCK_BYTES` at a time, and the number of their first."""
-    number, first, size = 0, 1, 0
-    block: list[bytes] = []
-    while line := stream.readline(BLOCK_BYTES + 1):
-        number += 1
-        if len(line) > BLOCK_BYTES:
-            hint = "one object in each line; Parquet or Arrow for longer values"
-            raise bad_line("ndjson", number, f"it has more than {BLOCK_BYTES >> 20} MiB", hint)
-        block.append(line)
-        size += len(line)
-        if size >= BLOCK_BYTES:
-            yield first, block
-            block, first, size = [], number + 1, 0
-    if any(line.strip() for line in block):
-        yield first, block
-
-
-def _read_or_tell(
-    first: int, lines: list[bytes], types: Mapping[str, pa.DataType], *, complete: bool = True
-) -> pa.Table:
+def _read_or_tell(first: int, data: bytes, types: Mapping[str, pa.DataType], *, complete: bool = True) -> pa.Table:
     """Columns of these types; others are found out, where these are not `complete`."""
-    found = _read(lines, types, complete)
+    found = _read(data, types, complete)
     if found is not None:
         return found
+    lines = data.splitlines(keepends=True)
     at = first_unread(lines, lambda some: _read(some, types, complete) is not None)
     line, number = lines[at], first + at
     try:
@@ -92,19 +84,18 @@ def _read_or_tell(
         values = None
     if not isinstance(values, dict):
         raise bad_line("ndjson", number, "it is no JSON object", "one object in each line")
-    if not complete and (before := _read(lines[:at], types, complete)) is not None:
+    if not complete and (before := _read(b"".join(lines[:at]), types, complete)) is not None:
         types = dict(zip(before.schema.names, before.schema.types, strict=True))
     for name, value in values.items():
-        if _read([json.dumps({name: value}).encode()], types, complete=True) is None:
+        if _read(json.dumps({name: value}).encode(), types, complete=True) is None:
             why = "its value does not fit the type" if name in types else "the first lines have no such column"
             raise bad_line("ndjson", number, why, UNTYPED, name)
     raise bad_line("ndjson", number, "a name stands in it twice", "one value for each name")
 
 
-def _read(lines: Sequence[bytes], types: Mapping[str, pa.DataType], complete: bool) -> pa.Table | None:
+def _read(data: bytes, types: Mapping[str, pa.DataType], complete: bool) -> pa.Table | None:
     from pyarrow import json as arrow_json
 
-    data = b"".join(lines)
     more = "error" if complete else "infer"
     if not data.strip():
         return pa.schema(list(types.items())).empty_table()
@@ -133,29 +124,21 @@ def _without_moments(kind: pa.DataType) -> pa.DataType:
 
 def _moments(column: pa.ChunkedArray) -> pa.DataType:
     guess = Guess(among=DATES)
-    guess.see(column.drop_null())
+    guess.see(column)
     return pa.string() if pa.types.is_null(guess.type) else guess.type
 
 
-def _typed(table: pa.Table, schema: pa.Schema, found: Iterable[str]) -> pa.RecordBatch:
+def _typed(table: pa.Table, schema: pa.Schema, unsaid: Container[str]) -> pa.RecordBatch:
     columns = []
-    for field, chunks in zip(schema, table.columns, strict=True):
-        column = chunks.combine_chunks()
-        if field.name in found and any(map(_inexact, _doubles(column))):
+    for field, column in zip(schema, table.columns, strict=True):
+        if field.name in unsaid and any(map(_inexact, _doubles(column.combine_chunks()))):
             raise FormatError(
                 "the column has fractions, or numbers of more than 64 bits, and numbers that no double holds for sure",
                 column=field.name,
                 hint=f"--type '{field.name}=decimal(38,6)', or double to round them",
             )
-        if column.type != field.type:
-            if field.name in found and not Guess.fits(column.drop_null(), field.type):
-                raise FormatError(
-                    f"the column began as {field.type}, and later values are something else",
-                    column=field.name,
-                    hint=f"--type '{field.name}=string'",
-                )
-            column = column.cast(field.type)
-        columns.append(column)
+        guessed = field.name in unsaid and column.type != field.type
+        columns.append(exact(column, field) if guessed else column.combine_chunks().cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -30,13 +30,12 @@ from ...table.hive import check_partitioning
 from ...table.writing import SealedWriter
 from ...write.writer import resolve_filters
 from ..arguments.filters import filter_option
-from ..arguments.inputs import Input, InputOptions, kind_of
+from ..arguments.inputs import Input, InputOptions, kind_of, open_inputs
 from ..arguments.keys import KeyOptions
 from ..arguments.opening import PolicyOptions
 from ..arguments.options import option, options
 from ..arguments.places import need_elsewhere
 from ..arguments.sealing import SealingOptions
-from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, CommandState, common_options
 
