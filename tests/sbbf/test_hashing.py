@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import xxhash
 
 from bloomseal.core.errors import FormatError, UsageError
 from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, hash_array, hash_bytes
-from bloomseal.sbbf import batch, kernels, numpy_kernels
+from bloomseal.sbbf import batch, kernels
 
 BINARY = ColumnType(PhysicalType.BYTE_ARRAY)
 LAYOUTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -108,31 +107,6 @@ def test_offsets_that_leave_the_buffer(offsets: list[int], dtype: Any) -> None:
         batch.hash_spans(np.frombuffer(b"abc", np.uint8), np.array(offsets, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize(("width", "count"), [(1, 128), (8, 128), (9, 150), (12, 200), (36, 600)])
-def test_texts_of_one_length_are_hashed_as_rows(
-    width: int, count: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[int] = []
-    inner = numpy_kernels.hash_rows
-    monkeypatch.setattr(numpy_kernels, "hash_rows", lambda data: rows.append(len(data)) or inner(data))
-    monkeypatch.setattr(batch, "_kernels_for", lambda _: None)
-    texts = [(f"{i:09d}" * 9)[:width].encode() for i in range(count)]
-    data = np.frombuffer(b"before" + b"".join(texts) + b"behind", np.uint8)
-    offsets = (6 + width * np.arange(count + 1)).astype(dtype)
-    assert batch.hash_spans(data, offsets).tolist() == digests(texts)
-    assert rows == [count]
-    # As many bytes in all, but not of one length; and too few to be worth it.
-    offsets[1] -= 1
-    uneven = [data[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
-    assert batch.hash_spans(data, offsets).tolist() == digests(uneven)
-    assert batch.hash_spans(data, offsets[2:12]).tolist() == digests(texts[2:11])
-    assert rows == [count]
-    for wrong in (-7, 7):
-        with pytest.raises(FormatError, match="outside its own buffers"):
-            batch.hash_spans(data, (6 + wrong + width * np.arange(count + 1)).astype(dtype))
-
-
 def test_array_with_an_offset_that_leaves_its_buffer() -> None:
     offsets = pa.py_buffer(np.array([0, 1 << 30, 3], dtype=np.int32))  # pyarrow itself looks at the first and last
     array = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"abc")])
@@ -152,8 +126,6 @@ def test_buffers_shorter_than_their_values() -> None:
     data = np.zeros(31, dtype=np.uint8)
     with pytest.raises(FormatError, match="outside its own buffers"):
         batch.hash_fixed(data, 8, 4)
-    with pytest.raises(FormatError, match="outside its own buffers"):
-        batch.hash_views(data, [], np.ones(2, dtype=np.bool_))
 
 
 def test_durations_are_their_bits() -> None:

@@ -1,4 +1,5 @@
-"""The operations on whole arrays, each by the cheapest way for its size: numpy for few values, numba for many.
+"""The operations on whole arrays, each by the cheaper way for its size: the core's reference for few values, numba for
+many.
 
 Loading the compiled kernels costs some tenths of a second: a single look-up must not pay that, a writer must not do
 without. So the time spent without them is added up (from costs per value that were measured once), and they are loaded
@@ -19,7 +20,6 @@ import xxhash
 from .._uninterrupted import uninterrupted
 from ..core.sbbf import reference
 from ..core.sbbf.reference import outside
-from . import numpy_kernels
 
 __all__ = [
     "Among",
@@ -29,7 +29,6 @@ __all__ = [
     "hash_fixed",
     "hash_prefixed",
     "hash_spans",
-    "hash_views",
     "insert",
     "tally",
     "worthwhile",
@@ -43,15 +42,8 @@ Bools = npt.NDArray[np.bool_]
 
 _LOADING: Final = 400_000_000
 """Nanoseconds to import numba and load the kernels from their cache."""
-_INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE, _PACKED, _RUN = 75, 40, 170, 280, 700, 15, 40, 1_200
-"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value, `_RUN` per run of levels or
-indices.
-"""
-
-_EVEN: Final = 16, 128
-"""Texts of one length, which are rows: numpy takes some steps for each byte of one, whatever their number, and so is
-quicker than a loop from so many texts for each byte on, and so many in all.
-"""
+_INSERT, _CHECK, _FIXED, _SPAN, _PREFIXED, _PACKED, _RUN = 75, 40, 150, 170, 280, 40, 1_200
+"""Nanoseconds per value without kernels; `_RUN` per run of levels or indices."""
 _MOST_BITS: Final = 32
 _length_at: Final = Struct("<I").unpack_from
 
@@ -126,19 +118,11 @@ def hash_fixed(data: U8, width: int, count: int) -> U64:
     """
     if len(data) != count * width:
         raise outside()
-    kernels = _kernels_for(_LANE * (width // 8 + 1) * count)
-    if kernels is None and width > count:
-        # A few wide values: numpy would take a step for every eight bytes of them.
-        return reference.hash_fixed(data, width, count)
+    kernels = _kernels_for(_FIXED * count)
     if kernels is None:
-        return numpy_kernels.hash_rows(data.reshape(count, width))
+        return reference.hash_fixed(data, width, count)
     hashes = np.empty(count, dtype=np.uint64)
-    if width == 8 and data.ctypes.data % 8 == 0:
-        kernels.hash_words64(data.view(np.uint64), hashes)
-    elif width == 4 and data.ctypes.data % 4 == 0:
-        kernels.hash_words32(data.view(np.uint32), hashes)
-    else:
-        kernels.hash_width(data.ctypes.data, width, hashes)
+    kernels.hash_width(data.ctypes.data, width, hashes)
     return hashes
 
 
@@ -148,32 +132,14 @@ def hash_spans(data: U8, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64])
     Raises:
         FormatError: offsets that fall, or that leave `data`.
     """
-    width = _width(offsets)
-    kernels = _kernels_for((_SPAN if width is None else _LANE * (width // 8 + 1)) * len(offsets))
-    count = len(offsets) - 1
-    if kernels is not None:
-        hashes = np.empty(count, dtype=np.uint64)
-        hash_kernel = kernels.hash_spans32 if offsets.dtype == np.int32 else kernels.hash_spans64
-        if not hash_kernel(data.ctypes.data, len(data), offsets, hashes):
-            raise outside()
-        return hashes
-    if width is not None:
-        if offsets[0] < 0 or offsets[-1] > len(data):
-            raise outside()
-        return numpy_kernels.hash_rows(data[offsets[0] : offsets[-1]].reshape(count, width))
-    return reference.hash_spans(data, offsets)
-
-
-def _width(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int | None:
-    """The length of texts that all have the same one, and are so many that numpy hashes them faster than a loop."""
-    count, (each, least) = len(offsets) - 1, _EVEN
-    if count < least:
-        return None
-    width = int(offsets[1]) - int(offsets[0])
-    # The last offset tells most texts apart without a look at all of them.
-    if not 0 < width <= count // each or int(offsets[-1]) - int(offsets[0]) != width * count:
-        return None
-    return width if bool((np.diff(offsets) == width).all()) else None
+    kernels = _kernels_for(_SPAN * len(offsets))
+    if kernels is None:
+        return reference.hash_spans(data, offsets)
+    hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
+    hash_kernel = kernels.hash_spans32 if offsets.dtype == np.int32 else kernels.hash_spans64
+    if not hash_kernel(data.ctypes.data, len(data), offsets, hashes):
+        raise outside()
+    return hashes
 
 
 def hash_prefixed(data: U8, most: int) -> U64 | None:
@@ -223,24 +189,3 @@ def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> b
     if kernels is None:
         return reference.tally(data, width, count, tallies)
     return bool(kernels.tally(data.ctypes.data, len(data), width, count, tallies))
-
-
-def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
-    """XXH64 of Arrow views (16 bytes each: length, then either the bytes or prefix, buffer index and offset).
-
-    Null slots, where `valid` is False, are not looked at: what stands there is undefined.
-
-    Raises:
-        FormatError: a view that leaves its buffer.
-    """
-    kernels = _kernels_for(_VIEW * len(valid))
-    if kernels is None:
-        return reference.hash_views(views, buffers, valid)
-    if len(views) != 16 * len(valid):
-        raise outside()
-    hashes = np.zeros(len(valid), dtype=np.uint64)
-    addresses = np.array([buffer.ctypes.data for buffer in buffers], dtype=np.int64)
-    sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
-    if not kernels.hash_views(views.ctypes.data, addresses, sizes, valid, hashes):
-        raise outside()
-    return hashes

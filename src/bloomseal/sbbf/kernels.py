@@ -26,10 +26,7 @@ __all__ = [
     "hash_prefixed",
     "hash_spans32",
     "hash_spans64",
-    "hash_views",
     "hash_width",
-    "hash_words32",
-    "hash_words64",
     "insert",
     "tally",
 ]
@@ -131,20 +128,6 @@ def _xxh64(address: Any, length: Any) -> Any:
     return _avalanche(h)
 
 
-@compiled_for(frozen(types.uint64), types.uint64[::1])
-def hash_words64(values: Any, out: Any) -> None:
-    """XXH64 of eight-byte values."""
-    for i in range(len(values)):
-        out[i] = _avalanche(_take64(_P5 + np.uint64(8), values[i]))
-
-
-@compiled_for(frozen(types.uint32), types.uint64[::1])
-def hash_words32(values: Any, out: Any) -> None:
-    """XXH64 of four-byte values."""
-    for i in range(len(values)):
-        out[i] = _avalanche(_take32(_P5 + np.uint64(4), np.uint64(values[i])))
-
-
 @compiled_for(types.intp, types.intp, types.uint64[::1])
 def hash_width(address: Any, width: Any, out: Any) -> None:
     """XXH64 of ``len(out)`` values of `width` bytes, one after the other from `address`."""
@@ -189,34 +172,6 @@ def hash_prefixed(address: Any, size: Any, out: Any) -> Any:
         at += length
         count += 1
     return count if at == size else -1
-
-
-@compiled_for(
-    types.intp,
-    frozen(types.int64),
-    frozen(types.int64),
-    frozen(types.boolean),
-    types.uint64[::1],
-    result=types.boolean,
-)
-def hash_views(views: Any, addresses: Any, sizes: Any, valid: Any, out: Any) -> Any:
-    """XXH64 of ``len(out)`` Arrow views at address `views`; False if one of them leaves its buffer.
-
-    `addresses` and `sizes` are those of the data buffers. Slots that are not `valid` are skipped.
-    """
-    for i in range(len(out)):
-        if not valid[i]:
-            continue
-        view = views + 16 * i
-        length = np.int64(_load32(view))
-        if length <= 12:
-            out[i] = _xxh64(view + 4, length)
-            continue
-        index, start = np.int64(_load32(view + 8)), np.int64(_load32(view + 12))
-        if index >= len(sizes) or start + length > sizes[index]:
-            return False
-        out[i] = _xxh64(addresses[index] + start, length)
-    return True
 
 
 _TOO_LONG: Final = np.uint64(1 << 32)

@@ -11,6 +11,7 @@ import xxhash
 
 from ..errors import FormatError, UsageError
 from ..text import articled
+from . import reference
 from .operations import kernels
 from .types import ColumnType, PhysicalType
 
@@ -55,9 +56,8 @@ def hash_array(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> U6
     array = _as_stored(array, column_type)
     if len(array) == 0:
         return np.zeros(0, dtype=np.uint64)
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    hashes = _hash_slots(array, column_type, valid)
-    return hashes if valid is None else hashes[valid]
+    hashes = _hash_slots(array, column_type)
+    return hashes[array.is_valid().to_numpy(zero_copy_only=False)] if array.null_count else hashes
 
 
 def _used_entries(array: pa.DictionaryArray) -> pa.Array:
@@ -79,6 +79,12 @@ def _as_stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
     target = _stored_type(array.type, column_type)
     if target == array.type:
         return array
+    if _has_views(array.type):
+        array = array.view(pa.binary_view())  # a probe's strings need not be UTF-8
+        try:
+            array.validate(full=True)  # the only guard between a view and foreign memory
+        except pa.ArrowException:
+            raise reference.outside() from None
     try:
         return array.cast(target)
     except pa.ArrowInvalid:
@@ -123,8 +129,10 @@ def _stored_type(arrow: pa.DataType, column_type: ColumnType) -> pa.DataType:
             if types.is_float64(arrow):
                 return arrow
         case PhysicalType.BYTE_ARRAY:
-            if _has_offsets(arrow) or _has_views(arrow):
+            if _has_offsets(arrow):
                 return arrow
+            if _has_views(arrow):
+                return pa.large_binary()
         case PhysicalType.FIXED_LEN_BYTE_ARRAY:
             if types.is_fixed_size_binary(arrow) and arrow.byte_width == column_type.type_length:
                 return arrow
@@ -163,7 +171,7 @@ def _has_views(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(arrow) or pa.types.is_binary_view(arrow))
 
 
-def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.bool_] | None) -> U64:
+def _hash_slots(array: pa.Array, column_type: ColumnType) -> U64:
     """One hash per slot; those of null slots mean nothing."""
     arrow, buffers = array.type, array.buffers()
     if _has_offsets(arrow):
@@ -171,10 +179,6 @@ def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.
         offsets: npt.NDArray[Any] = np.frombuffer(buffers[1], dtype=np.int64 if wide else np.int32)
         offsets = np.require(offsets[array.offset : array.offset + len(array) + 1], requirements="A")
         return kernels().hash_spans(_bytes_of(buffers[2]), offsets)
-    if _has_views(arrow):
-        views = _bytes_of(buffers[1])[16 * array.offset : 16 * (array.offset + len(array))]
-        looked_at = np.ones(len(array), dtype=np.bool_) if valid is None else valid
-        return kernels().hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], looked_at)
     width = arrow.byte_width
     values = _bytes_of(buffers[1])[width * array.offset : width * (array.offset + len(array))]
     if pa.types.is_decimal(arrow):

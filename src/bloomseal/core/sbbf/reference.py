@@ -21,7 +21,6 @@ __all__ = [
     "false_positive_probability",
     "hash_fixed",
     "hash_spans",
-    "hash_views",
     "insert",
     "masks",
     "outside",
@@ -40,8 +39,6 @@ _CHUNK: Final = 1 << 15
 _FEW: Final = 64
 """So few hashes are looked up all words at once: a call of numpy's costs more than its work."""
 _MOST_BITS: Final = 32
-_INLINE: Final = 12
-"""Bytes that an Arrow view holds itself."""
 
 
 def block_indices(hashes: U64, number_of_blocks: int) -> U64:
@@ -127,30 +124,6 @@ def hash_spans(data: U8, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64])
         raise outside()
     digests = [xxhash.xxh64_intdigest(view[start:end]) for start, end in pairwise(ends)]
     return np.array(digests, dtype=np.uint64)
-
-
-def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
-    """XXH64 of Arrow views (16 bytes each: length, then either the bytes or prefix, buffer index and offset).
-
-    Null slots, where `valid` is False, are not looked at: what stands there is undefined.
-
-    Raises:
-        FormatError: a view that leaves its buffer.
-    """
-    if len(views) != 16 * len(valid):
-        raise outside()
-    hashes = np.zeros(len(valid), dtype=np.uint64)
-    fields = views.view(np.uint32).reshape(len(valid), 4)
-    for i in np.flatnonzero(valid).tolist():
-        length, _, index, start = fields[i].tolist()
-        if length <= _INLINE:
-            data = views.data[16 * i + 4 : 16 * i + 4 + length]
-        elif index < len(buffers) and start + length <= len(buffers[index]):
-            data = buffers[index].data[start : start + length]
-        else:
-            raise outside()
-        hashes[i] = xxhash.xxh64_intdigest(data)
-    return hashes
 
 
 def tally(data: U8, width: int, count: int, tallies: I64) -> bool:

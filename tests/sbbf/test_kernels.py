@@ -1,4 +1,4 @@
-"""The specification in plain Python, numpy and numba: three ways, one result."""
+"""The core's reference and the compiled kernels: one result, the specification's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal.core.sbbf import SplitBlockBloomFilter, block, reference
-from bloomseal.sbbf import batch, kernels, numpy_kernels
+from bloomseal.sbbf import batch, kernels
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
 BLOCKS = st.integers(1, 70)
@@ -80,14 +80,9 @@ def test_more_values_than_one_step_takes() -> None:
 def test_hashing_values_of_one_width(values: list[bytes]) -> None:
     expected = [xxhash.xxh64_intdigest(value) for value in values]
     data, width = np.frombuffer(b"".join(values), dtype=np.uint8), len(values[0])
-    assert numpy_kernels.hash_rows(data.reshape(len(values), width)).tolist() == expected
     out = np.empty(len(values), dtype=np.uint64)
     kernels.hash_width(data.ctypes.data, width, out)
     assert out.tolist() == expected
-    if width in (4, 8):
-        kernel = kernels.hash_words32 if width == 4 else kernels.hash_words64
-        kernel(data.view(f"<u{width}"), out)
-        assert out.tolist() == expected
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=100)), min_size=1), st.booleans())
@@ -189,15 +184,6 @@ def test_tallying_more_than_one_step_takes() -> None:
         expected = np.bincount(numbers[:count], minlength=1 << 11).tolist()
         for way in (reference, kernels):
             assert _tallied(way, raw, 11, count, 1 << 11) == expected
-
-
-@pytest.mark.parametrize(("width", "count"), [(1000, 3), (40, 39), (1 << 30, 0), (7, 7)])
-def test_few_wide_values(width: int, count: int) -> None:
-    data = np.random.default_rng(1).integers(0, 256, width * count, dtype=np.uint8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "_kernels_for", lambda _: None)
-        found = batch.hash_fixed(data, width, count).tolist()
-    assert found == [xxhash.xxh64_intdigest(data[i * width : (i + 1) * width].tobytes()) for i in range(count)]
 
 
 @given(st.binary(max_size=60), st.integers(0, 32), st.integers(0, 200), st.integers(0, 40))
