@@ -7,7 +7,7 @@ is `compact.Struct`). Field ids and types are those of parquet.thrift. An absent
 from __future__ import annotations
 
 import gc
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from thrift.Thrift import TType
 
@@ -35,309 +35,211 @@ __all__ = [
     "decode",
     "decode_at",
     "decode_element",
-    "inner",
-    "spec",
+    "field",
 ]
 
 
-class View:
-    """Slots keep a wide footer small; a slot that the decoder did not fill reads as None."""
+class _Field(NamedTuple):
+    """A field of a struct: its type and what the C decoder asks of one that has parts, and its ids."""
 
-    __slots__ = ()
-    thrift_spec: tuple[Any, ...] = ()
+    kind: int
+    parts: Any
+    numbers: tuple[int, ...]
+
+
+class _Fields(type):
+    """Makes slots of a class's fields, which keep a wide footer small, and `thrift_spec`: what the C decoder asks of
+    them, each at the index that is its id.
+    """
+
+    thrift_spec: tuple[Any, ...]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        own = {key: value for key, value in body.items() if isinstance(value, _Field)}
+        kept = {key: value for key, value in body.items() if key not in own}
+        known: tuple[Any, ...] = next((base.thrift_spec for base in bases if isinstance(base, _Fields)), ())
+        by_id = {one[0]: one for one in known if one is not None}
+        inherited = {one[2] for one in by_id.values()}
+        for key, (kind, parts, numbers) in own.items():
+            by_id |= {number: (number, kind, key, parts, None) for number in numbers}
+        kept["__slots__"] = tuple(key for key in own if key not in inherited)
+        kept["thrift_spec"] = tuple(by_id.get(number) for number in range(max(by_id, default=-1) + 1))
+        return super().__new__(cls, name, bases, kept)
+
+
+class View(metaclass=_Fields):
+    """Some fields of a struct; one that the decoder did not fill reads as None."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
             raise AttributeError(name)
 
 
-def spec(*fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the C decoder asks of a class: its fields, each at the index that is its id."""
-    by_id: list[Any] = [None] * (max((field[0] for field in fields), default=-1) + 1)
-    for number, kind, name, *inner in fields:
-        by_id[number] = (number, kind, name, inner[0] if inner else None, None)
-    return tuple(by_id)
+def field(kind: Any, *numbers: int) -> Any:
+    """A field that has any of these ids.
+
+    Args:
+        kind: its type, or the class of a struct; either in a list: a list of those.
+    """
+    return _Field(*_typed(kind), numbers)
 
 
-def inner(view: type[View]) -> list[Any]:
-    """A struct within a struct, for `spec`."""
-    return [view, view.thrift_spec]
+def _typed(kind: Any) -> tuple[int, Any]:
+    if isinstance(kind, list):
+        return TType.LIST, (*_typed(kind[0]), False)
+    if isinstance(kind, _Fields):
+        return TType.STRUCT, [kind, kind.thrift_spec]
+    return kind, "BINARY" if kind == TType.STRING else None
 
 
 class Statistics(View):
     """Statistics: field 1 and 2 are the deprecated max and min."""
 
-    __slots__ = ("max", "max_value", "min", "min_value", "null_count")
-    max: bytes | None
-    min: bytes | None
-    null_count: int | None
-    max_value: bytes | None
-    min_value: bytes | None
-    thrift_spec = spec(
-        (1, TType.STRING, "max", "BINARY"),
-        (2, TType.STRING, "min", "BINARY"),
-        (3, TType.I64, "null_count"),
-        (5, TType.STRING, "max_value", "BINARY"),
-        (6, TType.STRING, "min_value", "BINARY"),
-    )
+    max: bytes | None = field(TType.STRING, 1)
+    min: bytes | None = field(TType.STRING, 2)
+    null_count: int | None = field(TType.I64, 3)
+    max_value: bytes | None = field(TType.STRING, 5)
+    min_value: bytes | None = field(TType.STRING, 6)
 
 
 class ColumnMetaData(View):
     """ColumnMetaData without encodings, path, key-value pairs and size statistics."""
 
-    __slots__ = (
-        "bloom_filter_length",
-        "bloom_filter_offset",
-        "codec",
-        "data_page_offset",
-        "dictionary_page_offset",
-        "num_values",
-        "statistics",
-        "total_compressed_size",
-        "total_uncompressed_size",
-        "type",
-    )
-    type: int | None
-    codec: int | None
-    num_values: int | None
-    total_uncompressed_size: int | None
-    total_compressed_size: int | None
-    data_page_offset: int | None
-    dictionary_page_offset: int | None
-    statistics: Statistics | None
-    bloom_filter_offset: int | None
-    bloom_filter_length: int | None
-    thrift_spec = spec(
-        (1, TType.I32, "type"),
-        (4, TType.I32, "codec"),
-        (5, TType.I64, "num_values"),
-        (6, TType.I64, "total_uncompressed_size"),
-        (7, TType.I64, "total_compressed_size"),
-        (9, TType.I64, "data_page_offset"),
-        (11, TType.I64, "dictionary_page_offset"),
-        (12, TType.STRUCT, "statistics", inner(Statistics)),
-        (14, TType.I64, "bloom_filter_offset"),
-        (15, TType.I32, "bloom_filter_length"),
-    )
+    type: int | None = field(TType.I32, 1)
+    codec: int | None = field(TType.I32, 4)
+    num_values: int | None = field(TType.I64, 5)
+    total_uncompressed_size: int | None = field(TType.I64, 6)
+    total_compressed_size: int | None = field(TType.I64, 7)
+    data_page_offset: int | None = field(TType.I64, 9)
+    dictionary_page_offset: int | None = field(TType.I64, 11)
+    statistics: Statistics | None = field(Statistics, 12)
+    bloom_filter_offset: int | None = field(TType.I64, 14)
+    bloom_filter_length: int | None = field(TType.I32, 15)
 
 
 class SealedColumnMetaData(ColumnMetaData):
     """ColumnMetaData with the path in schema: what is sealed on its own names its column."""
 
-    __slots__ = ("path",)
-    path: list[bytes] | None
-    thrift_spec = spec(
-        (3, TType.LIST, "path", (TType.STRING, "BINARY", False)), *filter(None, ColumnMetaData.thrift_spec)
-    )
+    path: list[bytes] | None = field([TType.STRING], 3)
 
 
 class Empty(View):
     """A struct without fields, where its presence is the statement."""
 
-    __slots__ = ()
-
 
 class ColumnKey(View):
     """EncryptionWithColumnKey."""
 
-    __slots__ = ("key_metadata",)
-    key_metadata: bytes | None
-    thrift_spec = spec((2, TType.STRING, "key_metadata", "BINARY"))
+    key_metadata: bytes | None = field(TType.STRING, 2)
 
 
 class ColumnCrypto(View):
     """ColumnCryptoMetaData: a union of the footer's key and a key of the column's own."""
 
-    __slots__ = ("column_key", "footer_key")
-    footer_key: Empty | None
-    column_key: ColumnKey | None
-    thrift_spec = spec(
-        (1, TType.STRUCT, "footer_key", inner(Empty)),
-        (2, TType.STRUCT, "column_key", inner(ColumnKey)),
-    )
+    footer_key: Empty | None = field(Empty, 1)
+    column_key: ColumnKey | None = field(ColumnKey, 2)
 
 
 class ColumnChunk(View):
     """ColumnChunk; `meta_data` under encryption with a column key is absent or a stripped copy."""
 
-    __slots__ = (
-        "column_index_length",
-        "column_index_offset",
-        "crypto_metadata",
-        "encrypted_column_metadata",
-        "file_path",
-        "meta_data",
-        "offset_index_length",
-        "offset_index_offset",
-    )
-    file_path: bytes | None
-    meta_data: ColumnMetaData | None
-    offset_index_offset: int | None
-    offset_index_length: int | None
-    column_index_offset: int | None
-    column_index_length: int | None
-    crypto_metadata: ColumnCrypto | None
-    encrypted_column_metadata: bytes | None
-    thrift_spec = spec(
-        (1, TType.STRING, "file_path", "BINARY"),
-        (3, TType.STRUCT, "meta_data", inner(ColumnMetaData)),
-        (4, TType.I64, "offset_index_offset"),
-        (5, TType.I32, "offset_index_length"),
-        (6, TType.I64, "column_index_offset"),
-        (7, TType.I32, "column_index_length"),
-        (8, TType.STRUCT, "crypto_metadata", inner(ColumnCrypto)),
-        (9, TType.STRING, "encrypted_column_metadata", "BINARY"),
-    )
+    file_path: bytes | None = field(TType.STRING, 1)
+    meta_data: ColumnMetaData | None = field(ColumnMetaData, 3)
+    offset_index_offset: int | None = field(TType.I64, 4)
+    offset_index_length: int | None = field(TType.I32, 5)
+    column_index_offset: int | None = field(TType.I64, 6)
+    column_index_length: int | None = field(TType.I32, 7)
+    crypto_metadata: ColumnCrypto | None = field(ColumnCrypto, 8)
+    encrypted_column_metadata: bytes | None = field(TType.STRING, 9)
 
 
 class RowGroupHead(View):
     """RowGroup without its column chunks."""
 
-    __slots__ = ("num_rows", "ordinal", "total_byte_size")
-    total_byte_size: int | None
-    num_rows: int | None
-    ordinal: int | None
-    thrift_spec = spec((2, TType.I64, "total_byte_size"), (3, TType.I64, "num_rows"), (7, TType.I16, "ordinal"))
+    total_byte_size: int | None = field(TType.I64, 2)
+    num_rows: int | None = field(TType.I64, 3)
+    ordinal: int | None = field(TType.I16, 7)
 
 
 class RowGroup(RowGroupHead):
     """RowGroup with its column chunks."""
 
-    __slots__ = ("columns",)
-    columns: list[ColumnChunk] | None
-    thrift_spec = spec(
-        (1, TType.LIST, "columns", (TType.STRUCT, inner(ColumnChunk), False)), *filter(None, RowGroupHead.thrift_spec)
-    )
+    columns: list[ColumnChunk] | None = field([ColumnChunk], 1)
 
 
 class KeyValue(View):
     """KeyValue."""
 
-    __slots__ = ("key", "value")
-    key: bytes | None
-    value: bytes | None
-    thrift_spec = spec((1, TType.STRING, "key", "BINARY"), (2, TType.STRING, "value", "BINARY"))
+    key: bytes | None = field(TType.STRING, 1)
+    value: bytes | None = field(TType.STRING, 2)
 
 
 class PageLocation(View):
-    __slots__ = ("first_row", "offset", "size")
-    offset: int | None
-    size: int | None
-    first_row: int | None
-    thrift_spec = spec((1, TType.I64, "offset"), (2, TType.I32, "size"), (3, TType.I64, "first_row"))
+    offset: int | None = field(TType.I64, 1)
+    size: int | None = field(TType.I32, 2)
+    first_row: int | None = field(TType.I64, 3)
 
 
 class OffsetIndex(View):
     """OffsetIndex: where the data pages are, and the row that each begins with."""
 
-    __slots__ = ("pages",)
-    pages: list[PageLocation] | None
-    thrift_spec = spec((1, TType.LIST, "pages", (TType.STRUCT, inner(PageLocation), False)))
+    pages: list[PageLocation] | None = field([PageLocation], 1)
 
 
 class ColumnIndex(View):
     """ColumnIndex: per data page, whether it holds nulls only, its bounds and its number of nulls."""
 
-    __slots__ = ("max_values", "min_values", "null_counts", "null_pages")
-    null_pages: list[bool] | None
-    min_values: list[bytes] | None
-    max_values: list[bytes] | None
-    null_counts: list[int] | None
-    thrift_spec = spec(
-        (1, TType.LIST, "null_pages", (TType.BOOL, None, False)),
-        (2, TType.LIST, "min_values", (TType.STRING, "BINARY", False)),
-        (3, TType.LIST, "max_values", (TType.STRING, "BINARY", False)),
-        (5, TType.LIST, "null_counts", (TType.I64, None, False)),
-    )
+    null_pages: list[bool] | None = field([TType.BOOL], 1)
+    min_values: list[bytes] | None = field([TType.STRING], 2)
+    max_values: list[bytes] | None = field([TType.STRING], 3)
+    null_counts: list[int] | None = field([TType.I64], 5)
 
 
 class DictionaryPageHeader(View):
     """DictionaryPageHeader."""
 
-    __slots__ = ("encoding", "num_values")
-    num_values: int | None
-    encoding: int | None
-    thrift_spec = spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
+    num_values: int | None = field(TType.I32, 1)
+    encoding: int | None = field(TType.I32, 2)
 
 
 class DataPageHeader(View):
     """DataPageHeader."""
 
-    __slots__ = ("definition_encoding", "encoding", "num_values", "repetition_encoding")
-    num_values: int | None
-    encoding: int | None
-    definition_encoding: int | None
-    repetition_encoding: int | None
-    thrift_spec = spec(
-        (1, TType.I32, "num_values"),
-        (2, TType.I32, "encoding"),
-        (3, TType.I32, "definition_encoding"),
-        (4, TType.I32, "repetition_encoding"),
-    )
+    num_values: int | None = field(TType.I32, 1)
+    encoding: int | None = field(TType.I32, 2)
+    definition_encoding: int | None = field(TType.I32, 3)
+    repetition_encoding: int | None = field(TType.I32, 4)
 
 
 class DataPageHeaderV2(View):
     """DataPageHeaderV2."""
 
-    __slots__ = (
-        "definition_levels",
-        "encoding",
-        "is_compressed",
-        "num_nulls",
-        "num_rows",
-        "num_values",
-        "repetition_levels",
-    )
-    num_values: int | None
-    num_nulls: int | None
-    num_rows: int | None
-    encoding: int | None
-    definition_levels: int | None
-    repetition_levels: int | None
-    is_compressed: bool | None
-    thrift_spec = spec(
-        (1, TType.I32, "num_values"),
-        (2, TType.I32, "num_nulls"),
-        (3, TType.I32, "num_rows"),
-        (4, TType.I32, "encoding"),
-        (5, TType.I32, "definition_levels"),
-        (6, TType.I32, "repetition_levels"),
-        (7, TType.BOOL, "is_compressed"),
-    )
+    num_values: int | None = field(TType.I32, 1)
+    num_nulls: int | None = field(TType.I32, 2)
+    num_rows: int | None = field(TType.I32, 3)
+    encoding: int | None = field(TType.I32, 4)
+    definition_levels: int | None = field(TType.I32, 5)
+    repetition_levels: int | None = field(TType.I32, 6)
+    is_compressed: bool | None = field(TType.BOOL, 7)
 
 
 class PageHeader(View):
     """PageHeader; `type` 0 data page, 1 index page, 2 dictionary page, 3 data page V2."""
 
-    __slots__ = ("crc", "data", "data_v2", "dictionary", "size", "type", "uncompressed_size")
-    type: int | None
-    uncompressed_size: int | None
-    size: int | None
-    crc: int | None
-    data: DataPageHeader | None
-    dictionary: DictionaryPageHeader | None
-    data_v2: DataPageHeaderV2 | None
-    thrift_spec = spec(
-        (1, TType.I32, "type"),
-        (2, TType.I32, "uncompressed_size"),
-        (3, TType.I32, "size"),
-        (4, TType.I32, "crc"),
-        (5, TType.STRUCT, "data", inner(DataPageHeader)),
-        (7, TType.STRUCT, "dictionary", inner(DictionaryPageHeader)),
-        (8, TType.STRUCT, "data_v2", inner(DataPageHeaderV2)),
-    )
+    type: int | None = field(TType.I32, 1)
+    uncompressed_size: int | None = field(TType.I32, 2)
+    size: int | None = field(TType.I32, 3)
+    crc: int | None = field(TType.I32, 4)
+    data: DataPageHeader | None = field(DataPageHeader, 5)
+    dictionary: DictionaryPageHeader | None = field(DictionaryPageHeader, 7)
+    data_v2: DataPageHeaderV2 | None = field(DataPageHeaderV2, 8)
 
 
 class _BloomUnion(View):
     """A union whose first member is the only one that the specification defines; `other` is any younger one."""
 
-    __slots__ = ("first", "other")
-    first: Empty | None
-    other: Empty | None
-    thrift_spec = spec(
-        (1, TType.STRUCT, "first", inner(Empty)),
-        *((number, TType.STRUCT, "other", inner(Empty)) for number in range(2, 64)),
-    )
+    first: Empty | None = field(Empty, 1)
+    other: Empty | None = field(Empty, *range(2, 64))
 
     @property
     def known(self) -> bool:
@@ -348,17 +250,10 @@ class _BloomUnion(View):
 class BloomFilterHeader(View):
     """BloomFilterHeader: the size of the bitset, and three unions that say how it is to be read."""
 
-    __slots__ = ("algorithm", "compression", "hash", "num_bytes")
-    num_bytes: int | None
-    algorithm: _BloomUnion | None
-    hash: _BloomUnion | None
-    compression: _BloomUnion | None
-    thrift_spec = spec(
-        (1, TType.I32, "num_bytes"),
-        (2, TType.STRUCT, "algorithm", inner(_BloomUnion)),
-        (3, TType.STRUCT, "hash", inner(_BloomUnion)),
-        (4, TType.STRUCT, "compression", inner(_BloomUnion)),
-    )
+    num_bytes: int | None = field(TType.I32, 1)
+    algorithm: _BloomUnion | None = field(_BloomUnion, 2)
+    hash: _BloomUnion | None = field(_BloomUnion, 3)
+    compression: _BloomUnion | None = field(_BloomUnion, 4)
 
 
 V = TypeVar("V", bound=View)

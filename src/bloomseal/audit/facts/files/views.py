@@ -7,56 +7,29 @@ decodes each row group once.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from thrift.Thrift import TType
 
-from ....core.thrift.structs import ColumnChunk, ColumnMetaData, RowGroup
+from ....core.thrift.structs import ColumnChunk, ColumnMetaData, Empty, RowGroup, View, field
 
 __all__ = ["EXPOSED", "AuditGroup", "AuditMeta", "exposed"]
 
 
-class _Present:
-    """A struct that only has to be there."""
-
-    __slots__ = ()
-    thrift_spec = ()
-
-
-class _PageCount:
+class _PageCount(View):
     """PageEncodingStats without the encoding."""
 
-    __slots__ = ("count", "page_type")
-    count: int | None
-    page_type: int | None
-    thrift_spec = (None, (1, TType.I32, "page_type", None, None), None, (3, TType.I32, "count", None, None))
-
-
-def _with(base: tuple[Any, ...], *fields: tuple[int, int, str, Any]) -> tuple[Any, ...]:
-    spec = list(base) + [None] * (max(field[0] for field in fields) + 1 - len(base))
-    for number, kind, name, inner in fields:
-        spec[number] = (number, kind, name, inner, None)
-    return tuple(spec)
-
-
-_PRESENT: Final = [_Present, _Present.thrift_spec]
+    page_type: int | None = field(TType.I32, 1)
+    count: int | None = field(TType.I32, 3)
 
 
 class AuditMeta(ColumnMetaData):
     """ColumnMetaData with its page counts, and whether it has key-value pairs, size and geospatial statistics."""
 
-    __slots__ = ("encoding_stats", "geospatial", "key_value", "size_statistics")
-    encoding_stats: list[_PageCount] | None
-    geospatial: _Present | None
-    key_value: list[_Present] | None
-    size_statistics: _Present | None
-    thrift_spec = _with(
-        ColumnMetaData.thrift_spec,
-        (8, TType.LIST, "key_value", (TType.STRUCT, _PRESENT, False)),
-        (13, TType.LIST, "encoding_stats", (TType.STRUCT, [_PageCount, _PageCount.thrift_spec], False)),
-        (16, TType.STRUCT, "size_statistics", _PRESENT),
-        (17, TType.STRUCT, "geospatial", _PRESENT),
-    )
+    key_value: list[Empty] | None = field([Empty], 8)
+    encoding_stats: list[_PageCount] | None = field([_PageCount], 13)
+    size_statistics: Empty | None = field(Empty, 16)
+    geospatial: Empty | None = field(Empty, 17)
 
     @property
     def pages(self) -> int | None:
@@ -69,19 +42,13 @@ class AuditMeta(ColumnMetaData):
 class AuditChunk(ColumnChunk):
     """ColumnChunk around `AuditMeta`."""
 
-    __slots__ = ()
-    meta_data: AuditMeta | None
-    thrift_spec = _with(ColumnChunk.thrift_spec, (3, TType.STRUCT, "meta_data", [AuditMeta, AuditMeta.thrift_spec]))
+    meta_data: AuditMeta | None = field(AuditMeta, 3)
 
 
 class AuditGroup(RowGroup):
     """RowGroup of `AuditChunk`."""
 
-    __slots__ = ()
-    columns: list[AuditChunk] | None  # type: ignore[assignment]
-    thrift_spec = _with(
-        RowGroup.thrift_spec, (1, TType.LIST, "columns", (TType.STRUCT, [AuditChunk, AuditChunk.thrift_spec], False))
-    )
+    columns: list[AuditChunk] | None = field([AuditChunk], 1)  # type: ignore[assignment]
 
 
 EXPOSED: Final = (
