@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Callable, Sequence
 
+from ...core.cached import cached_property
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.versions import versions_below
 from ..manifest import FileState
-from .sameness import BY_CONTENT, Trust, authentic_content, state_at, state_by_log, state_of_version
+from .sameness import BY_CONTENT, Trust, authentic_content, state_at, state_by_log, state_of_version, states_below
 
 __all__ = ["Members"]
 
@@ -63,6 +66,13 @@ class Members:
         """They are on this machine."""
         return self.root.filesystem is None
 
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of files on this machine, as `states_below` takes them. A log may name files outside of the folder."""
+        base = posixpath.join(self.root.path, "")
+        paths = (ref.path for ref in self.refs)
+        return [path.removeprefix(base) if path.startswith(base) else os.path.abspath(path) for path in paths]  # noqa: PTH100
+
     def states(self) -> list[FileState | None]:
         """Of all files, as far as they are to be trusted; None where a file is gone, or nothing tells its state.
 
@@ -75,7 +85,7 @@ class Members:
         if self.trust is Trust.IDENTITY:
             return [BY_CONTENT] * len(self)
         if self.here:
-            return list(map(state_at, self.refs))
+            return states_below(self.root.path, self._names)
         if self._in_store is None:
             self._in_store = self._listed()
         if self.trust is Trust.TIME:
