@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.core.encryption import ModuleType
 from bloomseal.core.limits import MAX_ORC_INDEX_BYTES
 from bloomseal.core.parquet.page import Page
@@ -84,7 +83,7 @@ def ask_orc(path: Path, column: str) -> Callable[[], int]:
     """The bytes of a column's filters in an ORC file: its end read, as nobody knows without it where they are, and they
     read and inflated. Nothing is parsed, and no filter asked.
     """
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         tail, leaf = file.tail, file.schema.leaf(column)
         every = [one for stripe in file.stripes for one in file.index(stripe.index).streams]
         streams = [one for one in every if one.column == leaf.id and one.kind in {*FilterKind}]

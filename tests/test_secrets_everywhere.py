@@ -195,7 +195,7 @@ ORC_VERBS: dict[str, Callable[[Path, bs.DecryptionSpec], Any]] = {
     "rekey, a file": lambda root, spec: orc.rekey(root / "a.orc", decryption=spec),
     "attach": lambda root, spec: bs.attach_filters(root, _NAMES, decryption=spec),
     "read": lambda root, spec: bs.read_table(root, filters=[("num", "==", 7919)], decryption=spec),
-    "open": lambda root, spec: orc.open_file(root / "a.orc", decryption=spec),
+    "open": lambda root, spec: bs.open_file(root / "a.orc", decryption=spec),
     "verify": lambda root, spec: bs.verify(root, filters=True, decryption=spec),
 }
 

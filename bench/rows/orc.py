@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.orc
 
 import bloomseal as bs
-from bloomseal import orc
 
 from .. import data, floors
 from ..timing import CantError, Ceiling, Comparison, Contender, Goal
@@ -102,7 +101,7 @@ def orc_batch(work: Workspace) -> Iterator[Comparison]:
     )
     values = pa.array(data.absent_ssns(_BATCH))
     count = _BATCH * _GROUPS
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         yield Comparison(
             f"ORC, {_BATCH:,} texts asked of {_GROUPS:,} row groups of {stride:,} rows",
             [Contender(_ASK, lambda: file.maybe_present("ssn", values).shape, ours=True, work=count)],
@@ -146,7 +145,7 @@ def _scan_one(path: Path, number: int) -> int:
 def _absent(path: Path) -> tuple[str, int]:
     """A value that the file lacks, and how many filters take it for present: as many as of most such values."""
     candidates = data.absent_ssns(_CANDIDATES)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         wrong = file.maybe_present("ssn", pa.array(candidates)).sum(axis=0)
     place = np.argsort(wrong)[len(wrong) // 2]
     return candidates[place], int(wrong[place])
@@ -154,7 +153,7 @@ def _absent(path: Path) -> tuple[str, int]:
 
 def _ask(path: Path, value: str, wrong: int) -> Callable[[], int]:
     def run() -> int:
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             return int(file.maybe_present("ssn", [value]).sum()) - wrong
 
     return run
@@ -162,7 +161,7 @@ def _ask(path: Path, value: str, wrong: int) -> Callable[[], int]:
 
 def _probe(path: Path, value: str, wrong: int) -> Callable[[], int]:
     def run() -> int:
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             return sum(one.verdicts[0] is not bs.Verdict.ABSENT for one in file.probe("ssn", [value])) - wrong
 
     return run

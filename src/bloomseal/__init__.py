@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from .core.errors import PolicyError as PolicyError
     from .core.errors import UnsupportedError as UnsupportedError
     from .core.errors import UsageError as UsageError
+    from .core.keys.explicit import ExplicitKeys as ExplicitKeys
+    from .core.keys.protocols import KeyRetriever as KeyRetriever
     from .core.sbbf import SplitBlockBloomFilter as SplitBlockBloomFilter
     from .core.verdict import Verdict as Verdict
     from .format.inspect import Inspection as Inspection
     from .format.verify import VerifyReport as VerifyReport
-    from .keytools import ExplicitKeys as ExplicitKeys
-    from .keytools import KeyRetriever as KeyRetriever
-    from .keytools import Keyring as Keyring
-    from .keytools import KeyTools as KeyTools
+    from .keytools.keyring.keyring import Keyring as Keyring
+    from .keytools.tools import KeyTools as KeyTools
     from .policy import Policy as Policy
     from .read.file import SealedFile as SealedFile
     from .read.open import open_file as open_file

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal import KeyTools
 from bloomseal.audit import audit
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Policy, TablePolicy
 from bloomseal.policy.table import IndexPolicy
 from bloomseal.sbbf import FilterSpec

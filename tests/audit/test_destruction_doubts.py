@@ -22,11 +22,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal import EncryptionSpec, Keyring, seal_file
+from bloomseal import EncryptionSpec, Keyring, KeyTools, seal_file
 from bloomseal.audit.destruction.answer import Destruction
 from bloomseal.core.errors import UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools
 from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from support.lab import Lab, glued, people
 
@@ -340,7 +339,7 @@ def test_a_file_hidden_in_one_of_orc(lab: Lab) -> None:
     orc.write_table(people(), path)
     assert ask(lab).answer == "yes"
     data, footer = path.read_bytes(), 0
-    from bloomseal.orc import OrcFile
+    from bloomseal.read.orc.file import OrcFile
     from bloomseal.storage.places import open_source
 
     with open_source(path) as source:

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bloomseal import ExplicitKeys
-from bloomseal.audit import Report, Severity, audit
+from bloomseal import ExplicitKeys, KeyTools
+from bloomseal.audit import Severity, audit
 from bloomseal.audit import inventory as audit_inventory
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
+from bloomseal.audit.report import Report
 from bloomseal.cli.main import main
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import Policy
 from support.lab import Lab, chunks, flip
 

@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bloomseal import DecryptionSpec, EncryptionSpec, ExplicitKeys, read_table, seal_file
+from bloomseal import DecryptionSpec, EncryptionSpec, ExplicitKeys, KeyTools, read_table, seal_file
 from bloomseal.audit import compare, inventory, may_destroy
-from bloomseal.keytools import KeyTools
 from bloomseal.rotation import Rewrap, rotate
 from support.lab import Lab, people
 

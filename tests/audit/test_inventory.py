@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal import ExplicitKeys, FilterSpec, UsageError
-from bloomseal.audit import Report, audit, inventory, may_destroy
+from bloomseal import ExplicitKeys, FilterSpec, KeyTools, UsageError
+from bloomseal.audit import audit, inventory, may_destroy
 from bloomseal.audit.facts.inventory import SCHEMA
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
-from bloomseal.keytools import KeyTools
+from bloomseal.audit.report import Report
 from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from support.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomseal import UsageError
-from bloomseal.audit import demonstrate
+from bloomseal.audit.leaks import demonstrate
 from bloomseal.audit.pattern import Pattern
 from bloomseal.core.parquet.layout import Meta
 from support.lab import Lab, edit_meta, people

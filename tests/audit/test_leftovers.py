@@ -15,10 +15,9 @@ from pathlib import Path
 import deltalake
 import pytest
 
-from bloomseal import EncryptionSpec, seal_file
+from bloomseal import EncryptionSpec, KeyTools, seal_file
 from bloomseal.audit import Severity
 from bloomseal.cli.main import main
-from bloomseal.keytools import KeyTools
 from bloomseal.storage.folder import Folder
 from bloomseal.storage.replacement import Replacement
 from support.lab import Lab, people, told

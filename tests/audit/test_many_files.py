@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.audit import Report, audit
+from bloomseal import KeyTools
+from bloomseal.audit import audit
 from bloomseal.audit.facts import processes
 from bloomseal.audit.facts.auditor import Auditor
 from bloomseal.audit.facts.places import Places, find_files
-from bloomseal.audit.report import judged
+from bloomseal.audit.report import Report, judged
 from bloomseal.core.storage.ref import FileRef
 from bloomseal.evidence.collect import Beside, finished, gather
 from bloomseal.evidence.rotations import read_journal
-from bloomseal.keytools import KeyTools
 from support.lab import Lab, people
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

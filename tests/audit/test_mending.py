@@ -18,15 +18,16 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit import Finding, audit
+from bloomseal import KeyTools
+from bloomseal.audit import audit
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.audit.rules.catalogue import RULES
+from bloomseal.audit.rules.findings import Finding
 from bloomseal.cli.main import main
 from bloomseal.core.keys.protocols import FileRef
 from bloomseal.core.parquet.expectation import Expectation
 from bloomseal.core.parquet.footer import peek
 from bloomseal.core.parquet.keys_at_hand import KeysAtHand
-from bloomseal.keytools import KeyTools
 from bloomseal.keytools.kms import registry
 from bloomseal.policy import ColumnPolicy, Policy, TablePolicy
 from bloomseal.sbbf import FilterSpec

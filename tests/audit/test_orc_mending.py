@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
+import bloomseal as bs
 from bloomseal import DecryptionSpec, EncryptionSpec, FilterSpec, Keyring, KeyTools, orc, write_table
 from bloomseal.audit import audit
 from bloomseal.audit.rules.findings import Finding
@@ -66,7 +67,7 @@ def wrong_filter(folder: Path, ring: Keyring) -> Made:
 def _zeroed(folder: Path, part: int) -> Path:
     """With a part of the last row group's bits gone; all of them by 8."""
     path = _plain(folder / "a.orc", compression="uncompressed", bloom_filter_columns=[1])
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         one = file.filters[0]
         bits = file.filter(0, "id")[-1].num_bits // 8
     data = bytearray(path.read_bytes())
@@ -80,7 +81,7 @@ def _zeroed(folder: Path, part: int) -> Path:
 @case("BS208")
 def broken_filter(folder: Path, ring: Keyring) -> Made:
     path = _plain(folder / "a.orc", compression="uncompressed", bloom_filter_columns=[1])
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         one = file.filters[0]
     data = bytearray(path.read_bytes())
     data[one.offset] ^= 0xFF
@@ -198,7 +199,7 @@ def test_statistics_in_clear_are_found(folder: Path) -> None:
     folder.mkdir()
     path = orc_file(folder / "a.orc", orc_ring(folder.parent / "keys.json"))
     assert not {one.rule.id for one in audit(path).findings} & {"BS104"}
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         tail, name = file.tail, file.schema.leaf("name").id
         told = b""
         for stripe in tail.stripe_statistics:

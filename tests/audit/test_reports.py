@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal
-from bloomseal.audit import Report, audit
+from bloomseal.audit import audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
+from bloomseal.audit.report import Report
 from bloomseal.audit.rules.catalogue import RULES
 from bloomseal.cli.main import main
 from bloomseal.core.thrift import Struct

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal import ExplicitKeys, FilterSpec
+from bloomseal import ExplicitKeys, FilterSpec, KeyTools
 from bloomseal.audit import Severity
 from bloomseal.audit.rules.catalogue import RULES, rules_as_markdown
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from support.jvm import Jvm, java_write, key_tools
 from support.lab import Case, Lab, arrow_file, edit_footer, people, told

@@ -10,10 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bloomseal import DecryptionSpec
+from bloomseal import DecryptionSpec, KeyTools
 from bloomseal.audit import Severity, compare, inventory
 from bloomseal.cli.main import main
-from bloomseal.keytools import KeyTools
 from bloomseal.rotation import Rewrap, rotate
 from support.lab import Lab
 

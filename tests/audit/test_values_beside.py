@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit import Report, Severity
+from bloomseal import KeyTools
+from bloomseal.audit import Severity
+from bloomseal.audit.report import Report
 from bloomseal.core.sbbf import SplitBlockBloomFilter
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from bloomseal.write.assemble import filter_modules
 from support.lab import Lab, glued, people, told

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bloomseal.keytools import Keyring, register_kms
+from bloomseal import Keyring
+from bloomseal.keytools import register_kms
 from bloomseal.keytools.kms import registry
 
 from .conftest import Outcome, Run, bloomseal

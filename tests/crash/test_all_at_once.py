@@ -19,7 +19,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import Severity, audit
-from bloomseal.rotation import Rekey, Rewrap, Status, rotate
+from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.rotation.outcome import Status
 from crash.verbs import leftovers
 
 _fork = multiprocessing.get_context("fork")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, Status, rotate
+from bloomseal.rotation import Rekey, rotate
+from bloomseal.rotation.outcome import Status
 from crash import verbs
 from crash.verbs import leftovers, make, table
 

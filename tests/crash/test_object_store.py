@@ -15,7 +15,8 @@ import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, Status, rotate
+from bloomseal.rotation import Rekey, rotate
+from bloomseal.rotation.outcome import Status
 from crash.s3_endpoint import Endpoint, Failure, Request, serving
 
 OLD, NEW = (pa.table({"id": range(start, start + 50)}) for start in (0, 1000))

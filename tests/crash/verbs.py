@@ -12,7 +12,8 @@ import pyarrow as pa
 
 import bloomseal as bs
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.rotation import Job, Rekey, Rewrap, Seal, Unseal, rotate
+from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
+from bloomseal.rotation.job import Job
 from bloomseal.storage.discovery.kinds import is_hidden
 from support.rotation_tables import masters
 

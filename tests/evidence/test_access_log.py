@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from bloomseal import audit, rotation
-from bloomseal.keytools import KeyTools
+from bloomseal import KeyTools, audit, rotation
 from bloomseal.keytools.access_log import Access, AccessLog
 from support.lab import Lab
 

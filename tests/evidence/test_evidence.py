@@ -20,12 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal import evidence
+from bloomseal import KeyTools, evidence
 from bloomseal.cli.main import main
 from bloomseal.core.thrift import Struct
 from bloomseal.evidence.bundle.archive import unpack
-from bloomseal.evidence.bundle.manifest import checked
-from bloomseal.keytools import KeyTools
+from bloomseal.evidence.bundle.manifest import add_signature, checked
 from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
@@ -109,7 +108,7 @@ def test_the_bundle_answers_by_itself(shop: Shop, tmp_path: Path) -> None:
     shop.make(destroyed=["pii:1"], samples=[backup])
     second, second_public = key_pair(tmp_path, "second")
     assert not evidence.verify(shop.out, shop.public).ok  # the policy wants two
-    evidence.add_signature(shop.out, evidence.FileSigner(second))
+    add_signature(shop.out, evidence.FileSigner(second))
     verification, _ = checked(shop.out, [shop.public, second_public])
     members = unpack(shop.out)
     assert verification.ok, verification.problems

@@ -26,11 +26,12 @@ import pyarrow.orc
 sys.path.append(str(Path(__file__).parents[1]))
 
 import bloomseal as bs
-from bloomseal import DecryptionSpec, orc
+from bloomseal import DecryptionSpec
 from bloomseal.core.errors import BloomsealError
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.rows import clear
 from bloomseal.orc.streams import Stream, StreamKind
+from bloomseal.read.orc.file import OrcFile
 from orc.generated import columns
 from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_write, memory_keys
@@ -57,7 +58,7 @@ class Sample:
     def parts(self) -> list[tuple[str, int, int, str | None]]:
         """Name, offset, length, and the column that is read for it; data streams five times."""
         found: list[tuple[str, int, int, str | None]] = []
-        with orc.open_file(self.data, decryption=SPEC) as file:
+        with bs.open_file(self.data, decryption=SPEC) as file:
             for stripe in file.stripes:
                 for one in file.index(stripe.index).streams:
                     if one.length:
@@ -67,7 +68,7 @@ class Sample:
             end = file.tail.metadata[0]
         return [*found, *[(f"tail of {self.name}", end, len(self.data) - end, None)] * 10]
 
-    def _part(self, file: orc.OrcFile, stream: Stream) -> tuple[str, int, int, str | None]:
+    def _part(self, file: OrcFile, stream: Stream) -> tuple[str, int, int, str | None]:
         column = file.schema.columns[stream.column]
         top = column.name.split(".")[0]
         name = f"{StreamKind(stream.kind).name} of {column.type_name} in {self.name}"

@@ -22,7 +22,6 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.cli.arguments.csv_input import CsvReader
 from bloomseal.cli.arguments.where import parse_where
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
@@ -148,7 +147,7 @@ def _as_manifest(place: int, data: bytes) -> None:
 
 
 def _orc(data: bytes) -> None:
-    with orc.open_file(data) as file:
+    with bs.open_file(data) as file:
         for call in (
             lambda: file.stripes,
             lambda: file.filters,

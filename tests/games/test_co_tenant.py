@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, Status, rotate
+from bloomseal.rotation import Rekey, rotate
+from bloomseal.rotation.outcome import Status
 from games.world import CoTenant, World
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="another user's processes can be started by root alone")

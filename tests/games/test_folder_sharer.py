@@ -24,7 +24,8 @@ import pytest
 import bloomseal as bs
 from bloomseal import evidence
 from bloomseal.audit import audit
-from bloomseal.rotation import Rekey, Rewrap, Status, rotate
+from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.rotation.outcome import Status
 from games.world import NOBODY, CoTenant, World
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="another user's processes can be started by root alone")

@@ -118,8 +118,8 @@ EMPTY = b""
 A_KEY = encoded(2, encoded(1, b"pii") + encoded(2, 0) + encoded(3, 1))
 A_MASK = encoded(1, encoded(1, b"nullify") + encoded(3, b"\x02"))
 VERBS: dict[str, Callable[[Path], object]] = {
-    "open": lambda path: orc.open_file(path, decryption=SPEC),
-    "attach": lambda path: orc.attach_filters(path, ["n"], decryption=SPEC),
+    "open": lambda path: bs.open_file(path, decryption=SPEC),
+    "attach": lambda path: bs.attach_filters(path, ["n"], decryption=SPEC),
     "repair": lambda path: orc.repair_filters(path, decryption=SPEC),
     "rekey": lambda path: orc.rekey(path, decryption=SPEC),
     "read": lambda path: bs.read_table(path, columns=["ssn"], decryption=SPEC),

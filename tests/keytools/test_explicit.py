@@ -6,11 +6,11 @@ import pickle
 
 import pytest
 
+from bloomseal import ExplicitKeys
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.core.keys.protocols import KeySource
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import ExplicitKeys
 from bloomseal.keytools.sources import as_key_source
 
 FOOTER, SSN, OTHER = b"0123456789012345", b"1234567890123450", b"1234567890123451"

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bloomseal import Keyring, KeyTools
 from bloomseal.core.encryption import SealCounter, SecretKey
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import Keyring, KeyTools, client_for, sources
+from bloomseal.keytools import sources
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms import registry
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.sources import as_key_source
 from support.forks import holds_in_a_child
 

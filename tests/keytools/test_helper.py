@@ -298,8 +298,8 @@ def test_what_it_hands_out_is_in_the_access_log(ring: Keyring, tmp_path: Path) -
 
 def test_an_entry_about_a_file(ring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever knows the file has it written before a key of the file is used."""
+    from bloomseal import KeyTools
     from bloomseal.core.storage.ref import FileRef
-    from bloomseal.keytools import KeyTools
 
     monkeypatch.delenv("BLOOMSEAL_ACCESS_LOG", raising=False)
     log = tmp_path / "access.jsonl"

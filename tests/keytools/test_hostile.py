@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bloomseal import Keyring, KeyTools
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import Keyring, KeyTools
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.kms.common import claimed_version, pack, unpack
 from bloomseal.keytools.material.store import MaterialStore

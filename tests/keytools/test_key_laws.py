@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from bloomseal import Keyring, KeyTools
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.keys.wrapping import unwrap_locally, wrap_locally
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import Keyring, KeyTools, KmsAccessError
+from bloomseal.keytools import KmsAccessError
 from bloomseal.keytools.kms_protocols import KeyState
 from support.stand_ins import InMemoryKms
 

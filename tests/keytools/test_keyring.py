@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from bloomseal import Keyring
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import Keyring, KmsAccessError, KmsClient, Problem
+from bloomseal.keytools import KmsAccessError, KmsClient, Problem
 from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms_protocols import DescribingKms, KeyState, LocalKeyKms, RewrappingKms
 from bloomseal.keytools.sources import as_key_source
@@ -301,7 +302,7 @@ def test_a_change_by_another_process_is_seen(keyring: Keyring, passphrase: str |
 def test_writers_in_many_processes_lose_no_key(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     Keyring(path, create=True)
-    code = "import sys; from bloomseal.keytools import Keyring\nfor i in range(5): Keyring(sys.argv[1]).create(f'{sys.argv[2]}-{i}')"
+    code = "import sys; from bloomseal import Keyring\nfor i in range(5): Keyring(sys.argv[1]).create(f'{sys.argv[2]}-{i}')"
     running = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(4)]
     assert [process.wait() for process in running] == [0] * 4
     assert {key.name for key in Keyring(path).list()} == {f"{n}-{i}" for n in range(4) for i in range(5)}

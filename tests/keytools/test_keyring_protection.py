@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bloomseal import Keyring
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import Keyring
 from bloomseal.keytools.sources import as_key_source
 
 KEY = bytes(range(16))

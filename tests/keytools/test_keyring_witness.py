@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.keytools import Keyring, KmsAccessError, Problem
+from bloomseal import Keyring
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms_protocols import DescribingKms
 
 KEY = bytes(range(16))

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+from bloomseal import KeyTools
 from bloomseal.core.encryption import ModuleCipher, ModuleType, SecretKey
 from bloomseal.core.errors import KeyAccessError
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools
 from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
 

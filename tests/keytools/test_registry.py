@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bloomseal import Keyring, KeyTools
 from bloomseal.core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
-from bloomseal.keytools import Keyring, KeyTools, client_for, register_kms
+from bloomseal.keytools import register_kms
 from bloomseal.keytools.kms import registry
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.sources import as_key_source
 from support.stand_ins import InMemoryKms
 

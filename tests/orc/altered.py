@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bloomseal import orc
+import bloomseal as bs
 from bloomseal.orc.chunks import deflate
 from bloomseal.orc.protobuf import Message, encoded, without
 
@@ -14,7 +14,7 @@ _SOFTWARE = 12
 def with_footer(path: Path, number: int, value: int | bytes | None) -> None:
     """Have a field of the footer hold another value, or none."""
     data = path.read_bytes()
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         raw = without(memoryview(bytes(file.tail.raw_footer)), (number,))
         raw += b"" if value is None else encoded(number, value)
         footer = deflate(raw, file.tail.compression, file.tail.block_size)

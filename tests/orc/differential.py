@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.orc
 
 import bloomseal as bs
-from bloomseal import orc
 from orc.generated import columns
 from support.orc_java import java_orc_write
 
@@ -147,7 +146,7 @@ def compare(path: Path, chance: random.Random) -> Counter[str]:
     assert repr(bs.read_table(path).to_pydict()) == repr(theirs.to_pydict()), path
     assert bs.verify(path).ok
     told["rows"] += theirs.num_rows
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         told["without index"] += not file.tail.row_index_stride
         for name, array in _leaves(theirs):
             values = array.drop_null().unique().to_pylist()

@@ -12,7 +12,7 @@ from typing import Any
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal import DecryptionSpec, orc
+from bloomseal import DecryptionSpec
 from bloomseal.policy import Policy
 from bloomseal.spark.runtime import java_home
 from support.hadoop_kms import hadoop_kms
@@ -43,7 +43,7 @@ def main(folder: str) -> None:
         tables = {"t": {"footer_key": "pii", "allow_ctr": True, "columns": columns}}
         policy = Policy.from_dict({"version": 1, "kms": kms.uri, "tables": tables}).for_table("t")
         paths = sorted(Path(folder).rglob("*.orc"))
-        with orc.open_file(paths[0]) as file:
+        with bs.open_file(paths[0]) as file:
             assert file.encryption is not None
             told["algorithms"] = [one.key.algorithm for one in file.encryption.variants]
             told["stripes"] = len(file.stripes)
@@ -76,7 +76,7 @@ def main(folder: str) -> None:
         told["rewrapped"] = statuses(bss.rewrap(session, folder, policy=policy))
         versions = set()
         for path in paths:
-            with orc.open_file(path) as file:
+            with bs.open_file(path) as file:
                 assert file.encryption is not None
                 versions.add(tuple((one.root.name, one.key.version) for one in file.encryption.variants))
         told["versions"] = sorted(versions)

@@ -10,7 +10,6 @@ import pyarrow.orc as po
 import pytest
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.cli.main import main
 from bloomseal.core.errors import UnsupportedError, UsageError
 from bloomseal.orc import index
@@ -116,7 +115,7 @@ def _said(first: int, least: int, greatest: int) -> Message:
 @pytest.mark.parametrize("first", [1, 3])
 def test_moments_that_pyarrow_can_not_hold_are_refused_by_either_statistics(tmp_path: Path, first: int) -> None:
     po.write_table(pa.table({"when": pa.array([0], pa.timestamp("us"))}), tmp_path / "one.orc")
-    with orc.open_file(tmp_path / "one.orc") as file:
+    with bs.open_file(tmp_path / "one.orc") as file:
         column = file.schema.leaf("when")
     need_range([(_said(first, 0, 1), column)], said=True)
     with pytest.raises(UnsupportedError, match="1677 to 2262"):
@@ -129,7 +128,7 @@ def test_filters_over_moments_of_which_nothing_is_said(
 ) -> None:
     table = pa.table({"when": pa.array([0, 1], pa.timestamp("us")), "n": [1, 2]})
     po.write_table(table, tmp_path / "one.orc")
-    with orc.open_file(tmp_path / "one.orc") as file:
+    with bs.open_file(tmp_path / "one.orc") as file:
         when, number = file.schema.leaf("when"), file.schema.leaf("n")
     only_nulls = Message(memoryview(encoded(1, 0)))
     monkeypatch.setattr(index, "_PYARROW", version)

@@ -125,9 +125,8 @@ def test_filters_are_held_against_their_values(tmp_path: Path) -> None:
     assert {(one.rule.id, one.column) for one in audit(path, deep=True).findings} == {("BS211", "i8"), ("BS211", "f32")}
 
     data = bytearray(path.read_bytes())
-    from bloomseal import orc
 
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         one = next(info for info in file.filters if info.column == "text")
     zeros = bytearray(data)
     end = one.offset + one.length

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from bloomseal import orc
+import bloomseal as bs
 from bloomseal.core.errors import FormatError
 from bloomseal.orc.protobuf import varint
 from bloomseal.orc.rows import clear
@@ -128,7 +128,7 @@ def test_rows_of_each_row_group_alone(version: str, compression: str, monkeypatc
         table, sink, row_index_stride=stride, batch_size=100, file_version=version, compression=compression
     )
     whole = pyarrow.orc.read_table(io.BytesIO(sink.getvalue()))
-    with orc.open_file(sink.getvalue()) as file:
+    with bs.open_file(sink.getvalue()) as file:
         strides = file.tail.row_index_stride
         count = file.stripes[0].num_row_groups
         for groups in [range(at, at + 1) for at in range(count)] + [range(2, 7)]:

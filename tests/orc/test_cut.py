@@ -12,7 +12,6 @@ import pyarrow.orc
 import pytest
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.protobuf import Message, encoded, number
 from bloomseal.orc.rows import clear, cut
@@ -53,7 +52,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_the_first_row_groups_are_read_of_their_own_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pyarrow.orc.read_table(path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert len(file.stripes) == 1
         count = file.stripes[0].num_row_groups
         made = clear._made
@@ -93,7 +92,7 @@ def test_a_look_up_reads_less(path: Path) -> None:
 
 def test_the_middle_is_read_of_its_own_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pyarrow.orc.read_table(path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         count = file.stripes[0].num_row_groups
         made, calls = clear._made, list[range]()
         monkeypatch.setattr(clear, "_made", lambda *given: calls.append(given[-1]) or made(*given))
@@ -202,7 +201,7 @@ def test_few_bytes_of_many_rows_are_cut_too(tmp_path: Path, monkeypatch: pytest.
     for name, rows in (("many", few), ("not many", few[: 2 * 10_000])):
         path = tmp_path / f"{name}.orc"
         pyarrow.orc.write_table(pa.table({"few": rows}), path, dictionary_key_size_threshold=1, compression="zstd")
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             (leaf,) = file.schema.leaves
             groups = range(file.stripes[0].num_row_groups - 1, file.stripes[0].num_row_groups)
             made = file.cleared(0, [leaf], groups)
@@ -221,7 +220,7 @@ def test_a_stream_ends_with_the_chunk_in_which_the_next_row_group_begins(tmp_pat
         pa.table({"text": rows}), path, compression="zlib", compression_block_size=block, row_index_stride=STRIDE,
         batch_size=100,
     )  # fmt: skip
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         (leaf,) = file.schema.leaves
         sizes = []
         for group in range(file.stripes[0].num_row_groups):

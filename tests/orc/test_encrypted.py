@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from bloomseal import DecryptionSpec, Keyring, Verdict, orc
+import bloomseal as bs
+from bloomseal import DecryptionSpec, Keyring, Verdict
 from bloomseal.core.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
+from bloomseal.read.orc.file import OrcFile
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, memory_keys
 
@@ -39,12 +41,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _maybe(file: orc.OrcFile, column: str, value: Any) -> list[bool]:
+def _maybe(file: OrcFile, column: str, value: Any) -> list[bool]:
     return [answer.verdicts[0] != Verdict.ABSENT for answer in file.verdicts(column, [value])]
 
 
 def test_the_footer_tells_keys_masks_and_columns(path: Path) -> None:
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encrypted_columns == ["name", "num", "s.a", "s.b"]
         assert file.encryption is not None
         told = file.encryption.to_dict()
@@ -67,7 +69,7 @@ def test_the_footer_tells_keys_masks_and_columns(path: Path) -> None:
 def test_statistics_open_and_prune(compression: str, tmp_path: Path) -> None:
     path = tmp_path / "one.orc"
     java_orc_write(path, SCHEMA, ROWS, JAVA, **OPTIONS, compression=compression)
-    with orc.open_file(path, decryption=DecryptionSpec(keys=OURS, allow_ctr=True)) as file:
+    with bs.open_file(path, decryption=DecryptionSpec(keys=OURS, allow_ctr=True)) as file:
         groups = [slice(start, start + 1_000) for start in range(0, 5_000, 1_000)]
         for value in (0, 9_990, 22_345, 49_990, 50_000):
             there = [any(row[2] == value for row in ROWS[part]) for part in groups]
@@ -84,7 +86,7 @@ def test_merged_stripes_keep_their_ids_and_keys(path: Path, tmp_path: Path) -> N
     other, merged = tmp_path / "other.orc", tmp_path / "merged.orc"
     java_orc_write(other, SCHEMA, [[i, "x", -i, [7, "y"]] for i in range(2_200)], JAVA, **OPTIONS)
     assert java_orc_merge(merged, [path, other, path], JAVA) == 3
-    with orc.open_file(merged, decryption=DecryptionSpec(keys=OURS, allow_ctr=True)) as file:
+    with bs.open_file(merged, decryption=DecryptionSpec(keys=OURS, allow_ctr=True)) as file:
         assert [stripe.encrypt_id for stripe in file.stripes] == [1, 2, 3, 1, 2, 1, 2, 3]
         assert len({stripe.encrypted_keys for stripe in file.stripes}) == 2
         assert _maybe(file, "num", -1_700) == [False] * 5 + [False, True, False] + [False] * 5
@@ -92,7 +94,7 @@ def test_merged_stripes_keep_their_ids_and_keys(path: Path, tmp_path: Path) -> N
 
 
 def test_nothing_is_absent_unless_ctr_is_accepted(path: Path) -> None:
-    with orc.open_file(path, decryption=DecryptionSpec(keys=OURS)) as file:
+    with bs.open_file(path, decryption=DecryptionSpec(keys=OURS)) as file:
         for answer in file.verdicts("num", [-1, 0]):
             assert answer.verdicts == [Verdict.NO_FILTER] * 2
             assert "allow_ctr" in str(answer.untrusted)
@@ -105,17 +107,17 @@ def test_a_wrong_key_is_never_a_verdict(compression: str, tmp_path: Path) -> Non
     java_orc_write(path, SCHEMA, ROWS[:1_700], JAVA, **OPTIONS, compression=compression)
     for number in range(300):
         wrong = MasterKeys({"wide": number.to_bytes(32, "little"), "pii": [OLD, OLD]})
-        with orc.open_file(path, decryption=DecryptionSpec(keys=wrong, allow_ctr=True)) as file:
+        with bs.open_file(path, decryption=DecryptionSpec(keys=wrong, allow_ctr=True)) as file:
             for column in ("num", "s.a", "name"):
                 with pytest.raises(IntegrityError, match="wrong key"):
                     file.verdicts(column, [1 if column != "name" else "x"])
 
 
 def test_without_keys_masked_values_are_not_taken_for_real_ones(path: Path) -> None:
-    with orc.open_file(path) as file, pytest.raises(KeyAccessError, match="no keys were given"):
+    with bs.open_file(path) as file, pytest.raises(KeyAccessError, match="no keys were given"):
         file.verdicts("num", [1])
     gone = MasterKeys({"pii": [OLD, None]})
-    with orc.open_file(path, decryption=DecryptionSpec(keys=gone, allow_ctr=True)) as file:
+    with bs.open_file(path, decryption=DecryptionSpec(keys=gone, allow_ctr=True)) as file:
         for column in ("num", "name"):
             with pytest.raises(KeyAccessError, match="knows no master key"):
                 file.verdicts(column, [None])
@@ -125,15 +127,15 @@ def test_without_keys_masked_values_are_not_taken_for_real_ones(path: Path) -> N
 def test_what_is_expected_must_be_encrypted(path: Path, tmp_path: Path) -> None:
     for expected in ({"encrypted_columns": ["id"]}, {"complete": True}):
         with pytest.raises(PolicyError, match="in plaintext"):
-            orc.open_file(path, decryption=DecryptionSpec(keys=OURS, **expected))
-    orc.open_file(path, decryption=DecryptionSpec(keys=OURS, encrypted_columns=["s", "name"])).close()
+            bs.open_file(path, decryption=DecryptionSpec(keys=OURS, **expected))
+    bs.open_file(path, decryption=DecryptionSpec(keys=OURS, encrypted_columns=["s", "name"])).close()
     clear = tmp_path / "clear.orc"
     java_orc_write(clear, SCHEMA, ROWS[:10])
     with pytest.raises(PolicyError, match="a plaintext file"):
-        orc.open_file(clear, decryption=DecryptionSpec(keys=OURS))
-    orc.open_file(clear, decryption=DecryptionSpec(keys=OURS, allow_plaintext=True)).close()
+        bs.open_file(clear, decryption=DecryptionSpec(keys=OURS))
+    bs.open_file(clear, decryption=DecryptionSpec(keys=OURS, allow_plaintext=True)).close()
     with (
-        orc.open_file(path, decryption=DecryptionSpec(keys=object(), allow_ctr=True)) as file,
+        bs.open_file(path, decryption=DecryptionSpec(keys=object(), allow_ctr=True)) as file,
         pytest.raises(UsageError, match="ORC"),
     ):
         file.verdicts("num", [1])
@@ -150,12 +152,12 @@ def test_a_keyring_opens_local_keys(tmp_path: Path) -> None:
     told: list[Any] = []
     for given in (ring, f"keyring:{tmp_path}/ring.json"):
         spec = DecryptionSpec(keys=given, allow_ctr=True, access_log=told.append)
-        with orc.open_file(path, decryption=spec) as file:
+        with bs.open_file(path, decryption=spec) as file:
             assert _maybe(file, "num", 22_340) == [False, False, True, False, False]
     assert {(one.column, one.master_key, one.version, one.outcome) for one in told} == {("num", "pii", "1", "given")}
     ring.destroy("pii", 2)
     with (
-        orc.open_file(path, decryption=DecryptionSpec(keys=ring, allow_ctr=True)) as file,
+        bs.open_file(path, decryption=DecryptionSpec(keys=ring, allow_ctr=True)) as file,
         pytest.raises(KeyAccessError, match="destroyed"),
     ):
         file.verdicts("num", [1])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal import orc
+import bloomseal as bs
 from bloomseal.orc.asking.values import OrcProbeSet
 from bloomseal.orc.filters import BloomFilter, Filters
 from bloomseal.orc.hashing import hash_bytes, hash_longs, maybe_in, positions
@@ -93,7 +93,7 @@ def test_the_writer_sets_these_bits_and_no_others(number: int, data: bytes) -> N
     sink = io.BytesIO()
     table = pa.table({"n": pa.array([number], pa.int64()), "d": pa.array([data], pa.binary())})
     pyarrow.orc.write_table(table, sink, bloom_filter_columns=[1, 2], bloom_filter_fpp=0.001)
-    with orc.open_file(sink.getvalue()) as file:
+    with bs.open_file(sink.getvalue()) as file:
         for column, hashed in (("n", _wang(number)), ("d", _murmur(data))):
             filters = file.filter(0, column)
             assert filters is not None

@@ -16,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, orc
+from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict
 from bloomseal.core import limits
+from bloomseal.core.storage.source import Source
 from bloomseal.orc.chunks import Compression, inflate
 from bloomseal.orc.filters import parsed_filter
+from bloomseal.orc.layout import OrcLayout
 
 from .generated import columns
 
@@ -73,9 +75,9 @@ def crafted(
 
 
 def test_the_crafted_file_is_sound() -> None:
-    with orc.open_file(crafted()) as file:
+    with bs.open_file(crafted()) as file:
         assert file.verdicts("a", [1])[0].verdicts == [Verdict.MAYBE_PRESENT]
-    with orc.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))])) as file:
+    with bs.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))])) as file:
         assert file.verdicts("a", [1])[0].verdicts == [Verdict.ABSENT]
 
 
@@ -91,7 +93,7 @@ def test_the_crafted_file_is_sound() -> None:
     ],
 )
 def test_absurd_filters_are_refused(entry: bytes) -> None:
-    with orc.open_file(crafted(filters=[entry])) as file, pytest.raises(FormatError, match="stripe 0"):
+    with bs.open_file(crafted(filters=[entry])) as file, pytest.raises(FormatError, match="stripe 0"):
         file.verdicts("a", [1])
 
 
@@ -103,7 +105,7 @@ def test_both_kinds_carry_the_same_bits() -> None:
 
 
 def test_an_empty_filter_proves_nothing() -> None:
-    with orc.open_file(crafted(filters=[field(1, 3) + field(3, bytes(64))])) as file:
+    with bs.open_file(crafted(filters=[field(1, 3) + field(3, bytes(64))])) as file:
         (answer,) = file.verdicts("a", [1])
     assert answer.verdicts == [Verdict.NO_FILTER]
     assert "empty" in str(answer.untrusted)
@@ -111,7 +113,7 @@ def test_an_empty_filter_proves_nothing() -> None:
 
 @pytest.mark.parametrize("writer", [2, 4, 77])
 def test_other_writers_are_not_believed(writer: int) -> None:
-    with orc.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))], footer=field(9, writer))) as file:
+    with bs.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))], footer=field(9, writer))) as file:
         (answer,) = file.verdicts("a", [1])
     assert (answer.verdicts, answer.untrusted) == (
         [Verdict.NO_FILTER],
@@ -121,12 +123,12 @@ def test_other_writers_are_not_believed(writer: int) -> None:
 
 def test_a_type_that_nobody_knows_is_not_decided() -> None:
     types = field(4, field(1, 12) + field(2, b"\x01") + field(3, b"a")) + field(4, field(1, 19))
-    with orc.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))], types=types)) as file:
+    with bs.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))], types=types)) as file:
         assert file.verdicts("a", [1, "x", object()])[0].verdicts == [Verdict.NO_FILTER] * 3
 
 
 def test_without_row_groups_a_stripe_is_asked_as_one() -> None:
-    with orc.open_file(crafted(streams=b"", filters=[], stride=0, rows=5)) as file:
+    with bs.open_file(crafted(streams=b"", filters=[], stride=0, rows=5)) as file:
         (answer,) = file.verdicts("a", [1])
         assert answer.verdicts == [Verdict.NO_FILTER]
 
@@ -135,7 +137,7 @@ def test_without_row_groups_a_stripe_is_asked_as_one() -> None:
 def test_one_filter_per_row_group(entries: int) -> None:
     """With two per row group the column was encrypted, and half of them are over masked values."""
     data = crafted(filters=[field(1, 1) + field(3, b"\1" + bytes(7))] * entries, rows=2)
-    with orc.open_file(data) as file, pytest.raises(FormatError, match="for 2 row groups"):
+    with bs.open_file(data) as file, pytest.raises(FormatError, match="for 2 row groups"):
         file.verdicts("a", [1])
 
 
@@ -148,7 +150,7 @@ def _variant(root: int = 1, key: int = 0, local: bytes = bytes(16), more: bytes 
 
 def test_encrypted_columns_have_no_verdict() -> None:
     for root in (0, 1):
-        with orc.open_file(crafted(footer=field(10, _KEY + _variant(root)))) as file:
+        with bs.open_file(crafted(footer=field(10, _KEY + _variant(root)))) as file:
             assert file.encrypted_columns == ["a"]
             assert "encrypted column" in str(file.filters[0].untrusted)
             for ask in (lambda file=file: file.verdicts("a", [1]), lambda file=file: file.filter(0, "a")):
@@ -169,7 +171,7 @@ def test_encrypted_columns_have_no_verdict() -> None:
 )
 def test_encryption_sections_that_break_the_rules(section: bytes, words: str) -> None:
     with pytest.raises(FormatError, match=words):
-        orc.open_file(crafted(footer=field(10, section)))
+        bs.open_file(crafted(footer=field(10, section)))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_encryption_sections_that_break_the_rules(section: bytes, words: str) ->
 )
 def test_encrypted_streams_that_break_the_rules(streams: bytes, words: str) -> None:
     with (
-        orc.open_file(crafted(streams=streams, footer=field(10, _KEY + _variant()))) as file,
+        bs.open_file(crafted(streams=streams, footer=field(10, _KEY + _variant()))) as file,
         pytest.raises(FormatError, match=words),
     ):
         _ = file.filters
@@ -206,14 +208,20 @@ def test_encrypted_streams_that_break_the_rules(streams: bytes, words: str) -> N
         (lambda: crafted(types=_deep()), "deeper"),
         (lambda: crafted(footer=field(20, 1) * (limits.MAX_LIST_ELEMENTS + 1)), "fields"),
         (lambda: b"", "too few"),
-        (lambda: b"ORC" * 9, "not an ORC file"),
-        (lambda: sound()[:-1], "not an ORC file"),
     ],
 )
 def test_tails_that_break_the_rules(data: object, words: str) -> None:
     assert callable(data)
     with pytest.raises(FormatError, match=words):
-        orc.open_file(data())
+        bs.open_file(data())
+
+
+@pytest.mark.parametrize("data", [b"ORC" * 9, sound()[:-1]])
+def test_what_does_not_end_as_orc_is_none(data: bytes) -> None:
+    with pytest.raises(FormatError, match="not an ORC file"):
+        OrcLayout(Source.memory(data, "people.orc"), None)
+    with pytest.raises(FormatError):
+        bs.open_file(data)
 
 
 def _deep() -> bytes:
@@ -231,7 +239,7 @@ def _deep() -> bytes:
     ],
 )
 def test_streams_stay_in_their_stripe(streams: bytes) -> None:
-    with orc.open_file(crafted(streams=streams)) as file, pytest.raises(FormatError):
+    with bs.open_file(crafted(streams=streams)) as file, pytest.raises(FormatError):
         file.verdicts("a", [1])
 
 
@@ -271,11 +279,11 @@ def test_other_compressions_are_refused() -> None:
         with pytest.raises(UnsupportedError):
             inflate(memoryview(_chunk(b"abc")), kind, 1 << 16, 1 << 16)
     with pytest.raises(UnsupportedError):
-        orc.open_file(crafted(postscript=field(2, 9)))
+        bs.open_file(crafted(postscript=field(2, 9)))
 
 
 def _everything(data: bytes) -> None:
-    with orc.open_file(data) as file:
+    with bs.open_file(data) as file:
         _ = file.filters, file.encrypted_columns
         for column, values in (("i64", [1, None]), ("text", ["a"]), ("group.inner", [3])):
             with contextlib.suppress(bs.BloomsealError):
@@ -305,4 +313,4 @@ def test_mutated_files_give_errors_of_ours(compression: str, data: st.DataObject
 @pytest.mark.parametrize("cut", range(0, 400, 13))
 def test_cut_files_are_refused(cut: int) -> None:
     with pytest.raises(FormatError):
-        orc.open_file(sound()[: len(sound()) - 1 - cut])
+        bs.open_file(sound()[: len(sound()) - 1 - cut])

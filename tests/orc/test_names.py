@@ -11,7 +11,6 @@ import pyarrow.orc as po
 import pytest
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.audit import audit
 from bloomseal.cli.main import main
 from bloomseal.core.columns import covers, nearest_entry
@@ -49,11 +48,11 @@ def test_a_column_that_must_be_encrypted_is_meant_by_either_name(name: str, path
     for asked in itertools.chain(*(both for both in _NAMES.items() if name in both)):
         with bs.open_file(path, decryption=spec) as file, pytest.raises(PolicyError, match="in plaintext"):
             file.probe(asked, ["t1"])
-        with orc.open_file(path, decryption=spec) as file, pytest.raises(PolicyError, match="in plaintext"):
+        with bs.open_file(path, decryption=spec) as file, pytest.raises(PolicyError, match="in plaintext"):
             file.probe(asked, ["t1"])
         with pytest.raises(PolicyError, match="in plaintext"):
             bs.attach_filters(path, [asked], decryption=spec)
-    with orc.open_file(path, decryption=spec) as file, pytest.raises(PolicyError, match="in plaintext"):
+    with bs.open_file(path, decryption=spec) as file, pytest.raises(PolicyError, match="in plaintext"):
         file.rows(0, [_NAMES.get(name, name)])
 
 

@@ -10,7 +10,7 @@ import pyarrow.orc
 import pytest
 
 import bloomseal as bs
-from bloomseal import Verdict, orc
+from bloomseal import Verdict
 from bloomseal.core import limits
 from bloomseal.orc.protobuf import Message, without
 
@@ -27,7 +27,7 @@ def test_stripes_that_name_no_time_zone() -> None:
     assert bs.read_table(WITHOUT_ZONE, filters=[("t", "==", moment)])["n"].to_pylist() == [1]
     assert bs.read_table(WITHOUT_ZONE, columns=["n"])["n"].to_pylist() == [1, 2]
     assert bs.verify(WITHOUT_ZONE, filters=True).ok
-    with orc.open_file(WITHOUT_ZONE) as file:
+    with bs.open_file(WITHOUT_ZONE) as file:
         assert file.rows(0, ["t"])["t"].equals(theirs["t"])
         # They were stored in a zone that nobody knows.
         assert file.maybe_present("t", [moment, moment.replace(year=2024)]).all()
@@ -36,9 +36,9 @@ def test_stripes_that_name_no_time_zone() -> None:
 def test_a_filter_of_many_hash_functions_is_asked_for_some() -> None:
     for count in (limits.MAX_ORC_HASHES, limits.MAX_ORC_HASHES + 1, 5_000, (1 << 64) - 1):
         full, half = (field(1, count) + field(3, bits * 8) for bits in (b"\xff", b"\x55"))
-        with orc.open_file(crafted(filters=[full])) as file:
+        with bs.open_file(crafted(filters=[full])) as file:
             assert file.verdicts("a", [1])[0].verdicts == [Verdict.MAYBE_PRESENT]
-        with orc.open_file(crafted(filters=[half])) as file:
+        with bs.open_file(crafted(filters=[half])) as file:
             assert file.verdicts("a", [1])[0].verdicts == [Verdict.ABSENT]
 
 
@@ -48,7 +48,7 @@ def test_rows_behind_such_filters_are_found(fpp: float, tmp_path: Path) -> None:
     write(pa.table({"a": range(50), "t": [str(number) for number in range(50)]}), path, fpp=fpp)
     for name, value in (("a", 7), ("t", "7")):
         assert bs.read_table(path, filters=[(name, "==", value)]).num_rows == 1
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             assert file.verdicts(name, [value])[0].verdicts == [Verdict.MAYBE_PRESENT]
 
 
@@ -75,4 +75,4 @@ def test_the_magic_may_stand_in_the_head_alone(tmp_path: Path) -> None:
         bs.read_table(path)
     other = io.BytesIO(b"ORC" + bytes(100))
     with pytest.raises(bs.FormatError):
-        orc.open_file(other)
+        bs.open_file(other)

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bloomseal import UsageError, Verdict, orc
+import bloomseal as bs
+from bloomseal import UsageError, Verdict
+from bloomseal.read.orc.file import OrcFile
 
 from .generated import columns, write
 
@@ -21,7 +23,7 @@ _UNDECIDED = ("wall", "moment")
 """Timestamps before 1900 are never decided."""
 
 
-def _groups(file: orc.OrcFile, stride: int) -> Iterator[slice]:
+def _groups(file: OrcFile, stride: int) -> Iterator[slice]:
     start = 0
     for stripe in file.stripes:
         for group in range(stripe.num_row_groups):
@@ -46,7 +48,7 @@ def _counted(path: Path, table: pa.Table, column: str, stride: int) -> tuple[int
     rows = _values(table, column)
     known = list({value for row in rows for value in row if value is not None})
     missed = told = other = 0
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         for answer, part in zip(file.verdicts(column, known), _groups(file, stride), strict=True):
             here = {value for row in rows[part] for value in row}
             for value, verdict in zip(known, answer.verdicts, strict=True):
@@ -63,7 +65,7 @@ def _counted(path: Path, table: pa.Table, column: str, stride: int) -> tuple[int
 def test_no_value_is_ever_absent(compression: str, tmp_path: Path) -> None:
     path, table = tmp_path / "all.orc", columns(3_000)
     write(table, path, compression=compression)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert len(file.stripes) > 2 or compression != "uncompressed"
         assert file.compression == compression.replace("uncompressed", "none")
         leaves = [one.name for one in file.schema.leaves]
@@ -91,7 +93,7 @@ def test_many_compressed_stripes(compression: str, tmp_path: Path) -> None:
     values = [chance.getrandbits(63) for _ in range(60_000)]
     write(pa.table({"a": values}), path, stride=2_000, stripe_size=1 << 16, compression=compression)
     asked = values[::100]
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert len(file.stripes) > 2
         verdicts = [answer.verdicts for answer in file.verdicts("a", asked)]
         for own, part in zip(verdicts, _groups(file, 2_000), strict=True):
@@ -105,7 +107,7 @@ def test_a_filter_is_read_over_several_compression_chunks(tmp_path: Path) -> Non
     path, table = tmp_path / "big.orc", pa.table({"a": range(60_000)})
     for compression in ("zlib", "snappy", "lz4", "zstd"):
         write(table, path, stride=10_000, fpp=1e-9, stripe_size=1 << 26, compression=compression)
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             filters = file.filter(0, "a")
             assert filters is not None
             assert sum(len(one.bitset) for one in filters) > 2 * 65_536
@@ -118,7 +120,7 @@ def test_statistics_answer_where_no_filter_is(tmp_path: Path) -> None:
     path = tmp_path / "bare.orc"
     pyarrow_orc = pytest.importorskip("pyarrow.orc")
     pyarrow_orc.write_table(pa.table({"a": [1, 5], "t": ["x", "y"], "n": pa.nulls(2, pa.string())}), path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.verdicts("a", [0, 3, 6])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER, Verdict.ABSENT]
         assert file.verdicts("t", ["a"])[0].verdicts == [Verdict.NO_FILTER]
         assert file.verdicts("n", ["a", None])[0].verdicts == [Verdict.ABSENT, Verdict.NO_FILTER]
@@ -128,7 +130,7 @@ def test_statistics_answer_where_no_filter_is(tmp_path: Path) -> None:
 def test_null_nan_and_signed_zero(tmp_path: Path) -> None:
     path = tmp_path / "odd.orc"
     write(pa.table({"e": [-0.0, 1.5], "d": [0.0, 2.5]}), path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         maybe = Verdict.MAYBE_PRESENT
         assert file.verdicts("e", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
         assert file.verdicts("d", [None, float("nan"), 0.0, -0.0, 0])[0].verdicts == [maybe] * 5
@@ -138,7 +140,7 @@ def test_null_nan_and_signed_zero(tmp_path: Path) -> None:
 def test_values_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "all.orc"
     write(columns(10), path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         wrong: dict[str, Any] = {
             "i32": "1",
             "text": 1,
@@ -161,7 +163,7 @@ def test_values_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
 def test_moments_in_utc_are_wall_clock_times(tmp_path: Path) -> None:
     path, noon = tmp_path / "t.orc", dt.datetime(2024, 7, 1, 12, 0, 0, 123_456)
     write(pa.table({"t": pa.array([noon], pa.timestamp("us"))}), path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         asked = [noon, noon.replace(tzinfo=dt.UTC), noon.replace(hour=13)]
         maybe = Verdict.MAYBE_PRESENT
         assert file.verdicts("t", asked)[0].verdicts == [maybe, maybe, Verdict.ABSENT]
@@ -170,7 +172,7 @@ def test_moments_in_utc_are_wall_clock_times(tmp_path: Path) -> None:
 def test_the_file_tells_its_filters(tmp_path: Path) -> None:
     path = tmp_path / "all.orc"
     write(columns(100), path, compression="zstd")
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         told = {info.column: info for info in file.filters}
         assert told["text"].untrusted is None
         assert told["text"].kind == "BLOOM_FILTER_UTF8"
@@ -185,7 +187,7 @@ def test_the_file_tells_its_filters(tmp_path: Path) -> None:
 def test_many_values_are_asked_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, values = tmp_path / "parts.orc", list(range(0, 4_000, 3))
     write(pa.table({"a": values}), path, stride=500)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         whole = file.verdicts("a", range(4_000))
         for module in ("filters", "asking.values"):
             monkeypatch.setattr(f"bloomseal.orc.{module}.MOST_POSITIONS", 100)

@@ -64,7 +64,7 @@ def test_absent_values_that_pass(by: str, fpp: float, tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     _written(path, fpp, by)
     present, absent = _values()
-    with orc.open_file(path, decryption=_SPEC) as file:
+    with bs.open_file(path, decryption=_SPEC) as file:
         assert sum(stripe.num_row_groups for stripe in file.stripes) == _GROUPS
         for column, of in (("number", int), ("text", lambda value: f"t{value}")):
             assert None in {one.untrusted for one in file.filters if one.column == column}

@@ -13,7 +13,8 @@ import bloomseal as bs
 from bloomseal import orc
 from bloomseal.audit import audit
 from bloomseal.keytools import MasterKeys
-from bloomseal.rotation import Repair, Status, rotate
+from bloomseal.rotation import Repair, rotate
+from bloomseal.rotation.outcome import Status
 from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_rows, java_orc_write, memory_keys
 
@@ -47,7 +48,7 @@ def test_filters_that_nobody_would_believe_are_left_out(drop_masked: bool, tmp_p
     assert {one["column"] for one in report.filters} == {"name"}
     assert (report.clear_filters, report.masked_kept) == (9, 0 if drop_masked else 3)
     assert report.old_copies is not None
-    with orc.open_file(path, decryption=OURS) as file:
+    with bs.open_file(path, decryption=OURS) as file:
         kept = {(one.column, one.encrypted) for one in file.filters}
     assert kept == {("name", True)} | (set() if drop_masked else {("name", False)})
     assert not [one for one in audit(path).findings if one.rule.id == "BS102"]

@@ -63,7 +63,7 @@ def _counted(path: Path, column: str, values: list[Any], spec: DecryptionSpec, s
     """Present values called absent, and the share of absent ones that were not."""
     known = sorted({value for value in values if value is not None}, key=str)
     missed = passed = other = at = 0
-    with orc.open_file(path, decryption=spec) as file:
+    with bs.open_file(path, decryption=spec) as file:
         answers = iter(file.verdicts(column, known))
         for rows in stripes:
             for start in range(0, rows, 1_000):
@@ -80,7 +80,7 @@ def _counted(path: Path, column: str, values: list[Any], spec: DecryptionSpec, s
 
 def _asked_in_clear(path: Path, text: str) -> bool:
     """Does a filter that anybody can read leave the text possible in the second stripe?"""
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         index = file.index(1)
         stream = index.filter_stream(2)
         assert stream is not None
@@ -118,7 +118,7 @@ def test_repaired_filters_are_true_and_java_prunes_by_them(sealed: Path, compres
 
 def test_masked_filters_are_dropped_on_request(path: Path) -> None:
     orc.repair_filters(path, decryption=SPEC, drop_masked=True)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert {(one.column, one.encrypted) for one in file.filters} == {("id", False), ("name", True), ("num", True)}
     assert java_orc_rows(path, JAVA) == ROWS
 
@@ -126,11 +126,11 @@ def test_masked_filters_are_dropped_on_request(path: Path) -> None:
 def test_no_key_and_iv_seals_two_streams(path: Path, sealed: Path) -> None:
     """A changed stream under the old local key would be a two-time pad, with the old file and with another repair."""
     other = Path(shutil.copy(path, path.with_name("other.orc")))
-    orc.attach_filters(path, {"name": FilterSpec(fpp=0.5)}, decryption=SPEC)
-    orc.attach_filters(other, {"name": FilterSpec(fpp=0.001)}, decryption=SPEC)
+    bs.attach_filters(path, {"name": FilterSpec(fpp=0.5)}, decryption=SPEC)
+    bs.attach_filters(other, {"name": FilterSpec(fpp=0.001)}, decryption=SPEC)
     seen: dict[str, list[list[bytes]]] = {"keys": [], "streams": []}
     for one in (sealed, path, other):
-        with orc.open_file(one, decryption=SPEC) as file:
+        with bs.open_file(one, decryption=SPEC) as file:
             assert file.encryption is not None
             name, num, group = file.encryption.variants
             seen["keys"].append([name.encrypted_key, *{stripe.encrypted_keys[0] for stripe in file.stripes}])
@@ -149,7 +149,7 @@ def test_merged_stripes_never_share_a_key_and_an_id(path: Path, tmp_path: Path) 
     merged = tmp_path / "merged.orc"
     assert java_orc_merge(merged, [path, path], JAVA) == 2
     orc.repair_filters(merged, decryption=SPEC)
-    with orc.open_file(merged, decryption=SPEC) as file:
+    with bs.open_file(merged, decryption=SPEC) as file:
         seals = [(stripe.encrypted_keys[0], stripe.encrypt_id) for stripe in file.stripes]
         assert len(set(seals)) == len(seals) == 6
     assert java_orc_rows(merged, JAVA) == ROWS * 2
@@ -169,7 +169,7 @@ def test_rekey_moves_to_the_newest_version(path: Path) -> None:
     assert _counted(path, "num", [row[2] for row in ROWS], gone, [2_000, 2_000, 500])[0] == 0
     java = memory_keys(("pii", 1, NEW), ("wide", 1, OLD + NEW))
     assert java_orc_rows(path, java) == ROWS
-    with orc.open_file(path, decryption=SPEC) as file, pytest.raises(KeyAccessError, match="version 1"):
+    with bs.open_file(path, decryption=SPEC) as file, pytest.raises(KeyAccessError, match="version 1"):
         file.verdicts("num", [1])
 
 
@@ -179,7 +179,7 @@ def test_rekey_takes_another_master_key(path: Path) -> None:
         orc.rekey(path, decryption=both, master_keys={"nxt": "next"})
     report = orc.rekey(path, decryption=both, master_keys={"wide": "next"})
     assert report.versions == {"next": 1}
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encryption is not None
         assert [(one.name, one.version) for one in file.encryption.keys] == [("pii", 0), ("next", 1)]
     assert java_orc_rows(path, memory_keys(("pii", 0, OLD), ("next", 1, NEW))) == ROWS
@@ -202,13 +202,13 @@ def test_a_kms_that_gives_two_keys_for_one_costs_no_file(path: Path) -> None:
 
 
 def test_nested_and_plain_columns_get_filters(path: Path) -> None:
-    report = orc.attach_filters(path, {"s.b": FilterSpec(fpp=0.001), "id": True, "s.a": False}, decryption=SPEC)
+    report = bs.attach_filters(path, {"s.b": FilterSpec(fpp=0.001), "id": True, "s.a": False}, decryption=SPEC)
     assert {(one["column"], one["encrypted"]) for one in report.filters} == {("s.b", True), ("id", False)}
     missed, rate = _counted(path, "s.b", [row[3][1] for row in ROWS], SPEC, [2_000, 2_000, 500])
     assert missed == 0
     assert rate < 0.0015
     assert java_orc_rows(path, JAVA) == ROWS
-    with orc.open_file(path, decryption=SPEC) as file:
+    with bs.open_file(path, decryption=SPEC) as file:
         assert file.rows(0, ["s.b", "name"]).to_pylist()[1] == {"name": ROWS[1][1], "s": {"b": "in1"}}
 
 
@@ -221,8 +221,8 @@ def test_a_refusal_leaves_the_file_as_it_was(path: Path, how: str) -> None:
         "wrong": (IntegrityError, lambda: orc.repair_filters(path, decryption=wrong)),
         "none": (KeyAccessError, lambda: orc.repair_filters(path)),
         "no ctr": (PolicyError, lambda: orc.rekey(path, decryption=quiet)),
-        "column": (UsageError, lambda: orc.attach_filters(path, ["nam"], decryption=SPEC)),
-        "kind": (UsageError, lambda: orc.attach_filters(path, {"name": 3}, decryption=SPEC)),  # type: ignore[dict-item]
+        "column": (UsageError, lambda: bs.attach_filters(path, ["nam"], decryption=SPEC)),
+        "kind": (UsageError, lambda: bs.attach_filters(path, {"name": 3}, decryption=SPEC)),  # type: ignore[dict-item]
     }
     error, call = calls[how]
     with pytest.raises(error):
@@ -249,7 +249,7 @@ def test_what_was_altered_meanwhile_is_not_placed(path: Path, monkeypatch: pytes
     def flipped(self: AtomicFile, data: bytes) -> None:
         send(self, bytes([data[0] ^ 1]) + bytes(data[1:]) if len(data) == longest else data)
 
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         longest = max(stream.length for stream in file.index(0).streams if stream.variant == 0)
     monkeypatch.setattr(AtomicFile, "write", flipped)
     with pytest.raises(bs.BloomsealError):
@@ -271,9 +271,9 @@ def test_every_type_by_the_java_library(sealed: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     names = [one.partition(":")[0] for one in kinds.replace("20,3", "20").split(",")]
     java_orc_write(path, f"struct<{kinds}>", values, JAVA, encrypt=f"wide:{','.join(names)}")
-    orc.attach_filters(path, names, decryption=SPEC)
+    bs.attach_filters(path, names, decryption=SPEC)
     assert len(java_orc_rows(path, JAVA)) == 1_500
-    with orc.open_file(path, decryption=SPEC) as file:
+    with bs.open_file(path, decryption=SPEC) as file:
         for place, name in enumerate(names):
             asked = [row[place] for row in values if row[place] is not None]
             if name == "p":
@@ -314,13 +314,13 @@ def test_built_filters_hold_all_bits_of_java_ones(sealed: Path, tmp_path: Path) 
     java_orc_write(path, f"struct<{kinds}>", wide, filters=",".join(names), fpp=0.001)
 
     def bits(name: str) -> list[Any]:
-        with orc.open_file(path) as file:
+        with bs.open_file(path) as file:
             filters = file.filter(0, name)
             assert filters is not None
             return filters
 
     theirs = {name: bits(name) for name in names}
-    report = orc.attach_filters(path, names)
+    report = bs.attach_filters(path, names)
     assert report.replaced == len(names)
     for name in names:
         for java, ours in zip(theirs[name], bits(name), strict=True):
@@ -337,11 +337,11 @@ def test_moments_of_any_zone_are_hashed_as_java_hashes_them(sealed: Path, zone: 
     rows = [[chance.randint(-2_000_000_000_000, 3_000_000_000_000)] * 2 for _ in range(1_100)]
     with java_zone(zone):
         java_orc_write(path, "struct<w:timestamp,z:timestamp with local time zone>", rows, filters="w,z", fpp=0.001)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.index(0).writer_timezone == zone
         theirs = {name: file.filter(0, name) for name in "wz"}
-    orc.attach_filters(path, ["w", "z"])
-    with orc.open_file(path) as file:
+    bs.attach_filters(path, ["w", "z"])
+    with bs.open_file(path) as file:
         for name in "wz":
             for java, ours in zip(theirs[name] or [], file.filter(0, name) or [], strict=True):
                 assert java.bitset.any()

@@ -12,7 +12,7 @@ import pyarrow.orc
 import pytest
 
 import bloomseal as bs
-from bloomseal import Verdict, orc
+from bloomseal import Verdict
 from bloomseal.orc.protobuf import Message, encoded, without
 from bloomseal.orc.schema import OrcColumn, OrcKind
 from bloomseal.orc.statistics import fitting
@@ -80,7 +80,7 @@ def test_a_file_without_row_index_that_counts_nothing() -> None:
     assert bs.read_table(KEPT, filters=[("id", "==", 7)])["name"].to_pylist() == ["n7"]
     assert bs.read_table(KEPT, filters=[("id", ">", 89)]).num_rows == 10
     assert bs.read_table(KEPT, filters=[("name", "in", ["n3", "n5"])]).num_rows == 2
-    with orc.open_file(KEPT) as file:
+    with bs.open_file(KEPT) as file:
         assert file.verdicts("id", [7])[0].verdicts == [Verdict.NO_FILTER]
         assert file.maybe_present("name", ["n7"]).all()
     assert bs.verify(KEPT, filters=True).ok
@@ -89,7 +89,7 @@ def test_a_file_without_row_index_that_counts_nothing() -> None:
 def _altered(path: Path, column: str, values: int | None, has_null: int | None, *, groups: bool) -> None:
     """Change what the statistics of the stripe, or of its row groups, have counted of a column."""
     data = path.read_bytes()
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         number = next(one for one in file.schema.columns if one.name == column).id
         if groups:
             entries = file.index(0).row_index(number)
@@ -144,7 +144,7 @@ def test_what_was_counted_otherwise_rules_nothing_out(
     _altered(path, column, *counted, groups=groups)
     assert bs.read_table(path, filters=asked).num_rows == rows
     leaf = "group.x" if column == "group" else column
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.maybe_present(leaf, [7]).any()
 
 
@@ -153,7 +153,7 @@ def test_an_honest_file_is_pruned_inside_of_structs_and_lists(tmp_path: Path) ->
     for asked in (pc.field("group", "x") == 777, pc.field("id") == -1, pc.field("id").is_null()):
         assert table.read(filters=asked).num_rows == 0
         assert table.stats.pruned_by_statistics == table.stats.row_groups == 2
-    with orc.open_file(tmp_path / "a.orc") as file:
+    with bs.open_file(tmp_path / "a.orc") as file:
         assert file.verdicts("list._elem", [777])[0].verdicts == [Verdict.ABSENT]
 
 
@@ -161,11 +161,11 @@ def test_an_empty_filter_over_rows_that_nobody_counted_is_maybe(tmp_path: Path) 
     """Statistics that count nothing do not make an empty filter one over nulls."""
     path = tmp_path / "f.orc"
     write(pa.table({"id": pa.nulls(100, pa.int64())}), path, compression="uncompressed")
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.verdicts("id", [7])[0].verdicts == [Verdict.ABSENT]
     for groups in (False, True):
         _altered(path, "id", 0, 0, groups=groups)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         (answer,) = file.verdicts("id", [7])
         assert answer.verdicts == [Verdict.NO_FILTER]
         assert "empty filter" in str(answer.untrusted)
@@ -188,7 +188,7 @@ def test_bounds_the_wrong_way_round_bound_nothing(tmp_path: Path) -> None:
     for name, own in values.items():
         for value in own:
             assert bs.read_table(path, filters=[(name, "==", value)]).num_rows == 1
-            with orc.open_file(path) as file:
+            with bs.open_file(path) as file:
                 assert file.maybe_present(name, [value]).all()
 
 

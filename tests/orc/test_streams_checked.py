@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal import FormatError, orc
+from bloomseal import FormatError
 from bloomseal.orc.runs import kernels, walk
 from bloomseal.orc.runs.begin import integers_from
 from bloomseal.orc.streams import StreamKind
@@ -100,7 +100,7 @@ def _lengths(version: str) -> list[tuple[bytes, int, int]]:
         lists = pa.ListArray.from_arrays(offsets, pa.nulls(int(offsets[-1]), pa.int8()).fill_null(1))
         sink = pa.BufferOutputStream()
         pyarrow.orc.write_table(pa.table({"a": lists}), sink, file_version=version, stripe_size=1 << 30)
-        with orc.open_file(sink.getvalue().to_pybytes()) as file:
+        with bs.open_file(sink.getvalue().to_pybytes()) as file:
             assert len(file.stripes) == 1
             index = file.index(0)
             stream = next(one for one in index.streams if one.kind == StreamKind.LENGTH)
@@ -126,7 +126,7 @@ def test_long_runs_are_read_from_their_beginning_and_from_within() -> None:
         column = pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), [f"{n:03d}" for n in range(977)])
         sink = pa.BufferOutputStream()
         pyarrow.orc.write_table(pa.table({"a": column.cast(pa.string())}), sink, dictionary_key_size_threshold=1)
-        with orc.open_file(sink.getvalue().to_pybytes()) as file:
+        with bs.open_file(sink.getvalue().to_pybytes()) as file:
             stream = next(one for one in file.index(0).streams if one.kind == StreamKind.DATA)
             data = file.tail.inflate(file.index(0).read(stream), 1 << 30)
         for skipped in (0, 5, 700):
@@ -224,7 +224,7 @@ _HOSTILE = {
 @pytest.mark.parametrize("name", _HOSTILE)
 def test_a_decoder_is_not_shown(name: str) -> None:
     types, streams, encodings, stream = _HOSTILE[name]
-    with orc.open_file(made(types, streams, encodings, 3)) as file:
+    with bs.open_file(made(types, streams, encodings, 3)) as file:
         with pytest.raises(FormatError, match=f"the {stream} stream") as caught:
             file.clear(0, [one.name for one in file.schema.leaves])
         assert caught.value.module == "stripe 0"
@@ -242,7 +242,7 @@ def test_a_sound_file_of_each_is_shown() -> None:
 
 def test_types_and_zones_that_lead_elsewhere_are_refused() -> None:
     with pytest.raises(FormatError, match=r"decimal\(39, 0\)"):
-        orc.open_file(made([ROOT, field(1, DECIMAL) + field(5, 39)], [], [_PLAIN] * 2, 0))
+        bs.open_file(made([ROOT, field(1, DECIMAL) + field(5, 39)], [], [_PLAIN] * 2, 0))
     moments = [(DATA, 1, runs(1, 2, 3)), (SECONDARY, 1, runs(0, 0, 0))]
     for zone in ("/dev/zero", "../../../dev/zero", "Europe/../../x", "a\0b"):
         with pytest.raises(FormatError, match="time zone"):

@@ -15,13 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.core.errors import FormatError, PolicyError, UnsupportedError, UsageError
-from bloomseal.orc import OrcFile
 from bloomseal.orc.protobuf import Message
 from bloomseal.orc.schema import OrcColumn
 from bloomseal.orc.statistics import GroupStatistics
-from bloomseal.read.orc.file import OrcPlan
+from bloomseal.read.orc.file import OrcFile, OrcPlan
 from bloomseal.read.parquet import need_parquet
 from support.orc_files import orc_file, orc_ring
 
@@ -233,7 +231,7 @@ def test_moments_beyond_nanoseconds_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "late.orc"
     for year in (2400, 2500):  # the second would come out as a moment after 1900
         po.write_table(pa.table({"t": pa.array([dt.datetime(year, 1, 1)], pa.timestamp("ms"))}), path)
-        for refused in (lambda: bs.attach_filters(path, ["t"]), lambda: orc.open_file(path).rows(0, ["t"])):
+        for refused in (lambda: bs.attach_filters(path, ["t"]), lambda: bs.open_file(path).rows(0, ["t"])):
             with pytest.raises(UnsupportedError, match="1677"):
                 refused()
     rows = pa.table({"t": pa.array([dt.datetime(2600, 1, 1)], pa.timestamp("ms")), "a": [1]})

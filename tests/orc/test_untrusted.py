@@ -9,7 +9,7 @@ import pyarrow.orc
 import pytest
 
 import bloomseal as bs
-from bloomseal import Verdict, orc
+from bloomseal import Verdict
 from bloomseal.audit import audit
 
 from .altered import by_version
@@ -24,7 +24,7 @@ def test_filters_with_other_hashes_are_maybe(version: str | None, tmp_path: Path
     write(ROWS, path)
     assert bs.open_table(path).read(filters=[("t", "==", "aa")]).num_rows == 0
     by_version(path, version)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert all("ORC-1024" in str(info.untrusted) for info in file.filters)
         assert file.verdicts("i", [7, 8])[0].verdicts == [Verdict.NO_FILTER] * 2
         assert file.maybe_present("t", ["a", "aa"]).all()
@@ -40,14 +40,14 @@ def test_repaired_versions_are_believed(version: str, tmp_path: Path) -> None:
     path = tmp_path / "new.orc"
     write(ROWS, path)
     by_version(path, version)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.verdicts("t", ["a", "aa"])[0].verdicts == [Verdict.MAYBE_PRESENT, Verdict.ABSENT]
 
 
 def test_filters_over_float_prove_nothing(tmp_path: Path) -> None:
     path = tmp_path / "f.orc"
     write(ROWS, path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         (answer,) = file.verdicts("f", [2.0])
         assert answer.verdicts == [Verdict.NO_FILTER]
         assert "stores them as floats" in str(answer.untrusted)

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal import Keyring
 from bloomseal.core.encryption import Algorithm
 from bloomseal.core.errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
-from bloomseal.keytools import Keyring
 from bloomseal.policy import ColumnPolicy, Policy, Sensitivity, TablePolicy
 
 EXAMPLE = Path(__file__).parents[2] / "keys" / "policy.example.toml"

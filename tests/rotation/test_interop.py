@@ -12,9 +12,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import bloomseal as bs
-from bloomseal.keytools import KeyTools, client_for
+from bloomseal import KeyTools
 from bloomseal.keytools.kms.aws import AwsKms
-from bloomseal.rotation import Rekey, Rewrap, Seal, Status, rotate
+from bloomseal.keytools.kms.registry import client_for
+from bloomseal.rotation import Rekey, Rewrap, Seal, rotate
+from bloomseal.rotation.outcome import Status
 from keytools.kms.test_matrix import JAVA_ROWS, JAVA_SCHEMA, TABLE, read, write
 from support.jvm import JavaDecryption, JavaEncryption, Jvm, java_filters, java_rows, java_write, key_tools
 from support.rotation_tables import ciphers, masters, modules, opened

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.cli.main import main
 from bloomseal.core.errors import KeyAccessError
 from bloomseal.policy import ColumnPolicy, TablePolicy
-from bloomseal.rotation import Rekey, Rewrap, Status, plan, rotate
+from bloomseal.rotation import Rekey, Rewrap, plan, rotate
+from bloomseal.rotation.outcome import Status
 from support.orc_files import ROWS, orc_file, orc_ring
 
 Run = Callable[..., tuple[int, Any]]
@@ -56,13 +56,13 @@ def _spec(ring: bs.Keyring) -> bs.DecryptionSpec:
 
 
 def _under(path: str) -> dict[str, str]:
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encryption is not None
         return {one.root.name: f"{one.key.name}:{one.key.version}" for one in file.encryption.variants}
 
 
 def _local_keys(path: str) -> set[bytes]:
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encryption is not None
         return {one.encrypted_key for one in file.encryption.variants} | {
             key for stripe in file.stripes for key in stripe.encrypted_keys
@@ -191,7 +191,7 @@ def test_a_folder_is_repaired(run: Run, ring: bs.Keyring, capsys: pytest.Capture
     assert main(["repair", "t", "--keyring", "keys.json", "--allow-ctr"]) == 0
     assert "destroy" in " ".join(capsys.readouterr().out.split())
     for name in ("a.orc", "b.orc"):
-        with orc.open_file(f"t/{name}") as file:
+        with bs.open_file(f"t/{name}") as file:
             filters = {(one.column, one.encrypted) for one in file.filters}
         assert {("name", True), ("num", True), ("name", False)} <= filters
         assert not {one.rule.id for one in bs.audit.audit(f"t/{name}").findings} & {"BS102"}
@@ -205,7 +205,7 @@ def test_a_folder_is_repaired(run: Run, ring: bs.Keyring, capsys: pytest.Capture
     code, report = run("repair", "t", "--drop-masked")
     assert (code, report["counts"]) == (0, {"rotated": 2})
     assert report["files"][0]["old_copies"] is None
-    with orc.open_file("t/a.orc") as file:
+    with bs.open_file("t/a.orc") as file:
         assert {(one.column, one.encrypted) for one in file.filters} == {("id", False), ("name", True), ("num", True)}
     assert run("repair", "t", "--drop-masked", "--restart")[1]["counts"] == {"nothing to do": 2}
 

@@ -18,8 +18,9 @@ import bloomseal as bs
 from bloomseal.core.encryption import Algorithm
 from bloomseal.core.parquet.walk import Protection
 from bloomseal.policy import Policy
-from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
+from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
+from bloomseal.rotation.outcome import Status
 from bloomseal.rotation.spec_from_file import like
 from support.rotation_tables import (
     ROWS,

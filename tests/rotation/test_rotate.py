@@ -18,10 +18,10 @@ import pytest
 import bloomseal as bs
 from bloomseal.audit.facts import places
 from bloomseal.keytools import KmsAccessError, Problem
-from bloomseal.rotation import Rekey, Rewrap, Status, Unseal, plan, rotate
+from bloomseal.rotation import Rekey, Rewrap, Unseal, plan, rotate
 from bloomseal.rotation.files import find_files, in_turn
 from bloomseal.rotation.journal import Journal
-from bloomseal.rotation.outcome import RotationReport
+from bloomseal.rotation.outcome import RotationReport, Status
 from support.rotation_tables import TO_FIRST, TO_SECOND, keyring, masters, opened, opens, reading, rows, write
 
 FILES = 6

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
+from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
+from bloomseal.rotation.outcome import Status
 from support.rotation_tables import TO_SECOND, keyring, masters, opens, reading, write
 
 

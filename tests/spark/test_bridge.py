@@ -21,6 +21,7 @@ from bloomseal.keytools import KmsAccessError
 from bloomseal.policy import Policy
 from bloomseal.spark.settings import promised
 from bloomseal.spark.writing import frames
+from bloomseal.spark.writing.frames import WriteReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,7 @@ def bridge(spark: SparkSession, policy: Policy) -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def table(bridge: SparkSession, people: DataFrame, work: Path) -> tuple[Path, bss.WriteReport]:
+def table(bridge: SparkSession, people: DataFrame, work: Path) -> tuple[Path, WriteReport]:
     path = work / "people table=1"
     return path, bss.write(people, path, options=ROW_GROUPS)
 
@@ -63,7 +64,7 @@ def jvm_pid(spark: SparkSession) -> int:
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
-def test_the_report_counts_what_was_written(table: tuple[Path, bss.WriteReport]) -> None:
+def test_the_report_counts_what_was_written(table: tuple[Path, WriteReport]) -> None:
     _, report = table
     assert (report.rows, report.row_groups, report.filters) == (20_000, 20, 40)
     assert len(report.files) == 2
@@ -93,7 +94,7 @@ def test_filters_prune_row_groups(
 
 
 def test_bloomseal_opens_the_files_with_the_same_keyring(
-    people: DataFrame, table: tuple[Path, bss.WriteReport], ring: bs.Keyring, policy: Policy
+    people: DataFrame, table: tuple[Path, WriteReport], ring: bs.Keyring, policy: Policy
 ) -> None:
     keys = policy.for_table("people").decryption_arguments("")["keys"]
     wanted = people.where("id < 3").collect()
@@ -440,7 +441,7 @@ def entries(work: Path) -> tuple[dict[str | None, set[Entry]], list[dict[str, An
 
 
 def test_the_native_door_logs_each_key_of_each_file(
-    bridge: SparkSession, people: DataFrame, table: tuple[Path, bss.WriteReport], work: Path, tmp_path: Path
+    bridge: SparkSession, people: DataFrame, table: tuple[Path, WriteReport], work: Path, tmp_path: Path
 ) -> None:
     (work / "native-access.jsonl").write_bytes(b"")
     report = bss.write(people.limit(50), tmp_path / "written", options=ROW_GROUPS)

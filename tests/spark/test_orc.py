@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from bloomseal import KeyAccessError, Verdict, orc
+import bloomseal as bs
+from bloomseal import KeyAccessError, Verdict
 
 from ..orc.generated import columns
 
@@ -62,7 +63,7 @@ def _asked(path: Path, column: str) -> list[tuple[int, Any]]:
 def test_no_value_of_the_java_writer_is_absent(spark: SparkSession, tmp_path: Path, compression: str) -> None:
     table = columns(2_500, seed=3).drop_columns(["list", "nulls"])
     path = _written(spark, table, tmp_path / "t", compression=compression)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.compression == compression
         assert file.schema.leaf("wall").type_name == "long"  # microseconds
         for column in table.column_names:
@@ -84,7 +85,7 @@ def test_the_old_kind_is_not_believed_for_texts(spark: SparkSession, tmp_path: P
     path = _written(spark, table, tmp_path / "t", compression="none", orc_bloom_filter_write_version="original")
     # Both kinds are there; stripe footers then say that the younger one is a stream of a kind that nobody asks for.
     path.write_bytes(path.read_bytes().replace(b"\x08\x08\x10", b"\x08\x0f\x10"))
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         told = {info.column: info for info in file.filters}
         assert {info.kind for info in told.values()} == {"BLOOM_FILTER"}
         assert {name for name, info in told.items() if info.untrusted} == {"text", "dec15", "moment"}
@@ -110,7 +111,7 @@ def test_the_java_writer_leaves_filters_of_encrypted_columns_in_clear(spark: Spa
     }
     spark.createDataFrame(columns(500).select(["i64", "text"])).coalesce(1).write.options(**options).orc(str(folder))
     (path,) = folder.glob("*.orc")
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encrypted_columns == ["text"]
         told = {info.column: info.untrusted for info in file.filters}
         assert told == {"i64": None, "text": "untrusted: in clear, on an encrypted column"}
@@ -146,7 +147,7 @@ def test_types_that_spark_does_not_write(spark: SparkSession, tmp_path: Path) ->
         writer.addRowBatch(batch)
         writer.close()
     read = pyarrow.orc.read_table(path)
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert [column.type_name for column in file.schema.leaves] == [
             "char(8)",
             "varchar(8)",

@@ -10,7 +10,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal import DecryptionSpec, orc
+from bloomseal import DecryptionSpec
 from bloomseal.policy import Policy, TablePolicy
 from support.orc_files import ROWS, orc_file, orc_ring
 
@@ -31,7 +31,7 @@ def _policy(ring: bs.Keyring) -> TablePolicy:
 
 
 def _names(path: str | Path) -> dict[str, int]:
-    with orc.open_file(path) as file:
+    with bs.open_file(path) as file:
         assert file.encryption is not None
         return {one.root.name: one.key.version for one in file.encryption.variants}
 

@@ -145,5 +145,5 @@ def test_filters_are_attached_and_files_verified(spark: SparkSession, tmp_path: 
         assert [row["filter_bytes"] > 1_000 for row in rows] == [bool(attached)] * 2
     found = bss.verify(spark, folder, policy=policy, filters=True).collect()
     assert [(row["ok"], row["complete"], row["failures"]) for row in found] == [(True, False, [])] * 2
-    with orc.open_file(folder / "0.orc", decryption=policy) as file:
+    with bs.open_file(folder / "0.orc", decryption=policy) as file:
         assert {str(one[0]) for one in file.probe("name", ["nobody at all"])} == {"absent"}

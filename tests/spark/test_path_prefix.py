@@ -15,6 +15,7 @@ import bloomseal.spark as bss
 from bloomseal.audit.rules.findings import Severity
 from bloomseal.core.errors import IntegrityError, PolicyError
 from bloomseal.policy import Policy, TablePolicy
+from bloomseal.spark.writing.frames import WriteReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def ids(folder: Path, table: TablePolicy, **more: Any) -> list[int]:
     return sorted(bs.open_table(folder, decryption=table).read(["id"], **more)["id"].to_pylist())
 
 
-def write(df: DataFrame, folder: Path, policy: Policy, **more: Any) -> bss.WriteReport:
+def write(df: DataFrame, folder: Path, policy: Policy, **more: Any) -> WriteReport:
     return bss.write(df, folder, policy=policy, partition_by=["k"], **more)
 
 

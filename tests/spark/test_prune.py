@@ -188,7 +188,9 @@ def test_nan_and_signed_zeros_match_as_spark_has_it(spark: SparkSession, keyed: 
 
 def test_what_reads_cost_is_told(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
     bss.semi_join(spark, path, "ssn", [digest(1234)], columns=["id"], policy=keyed).collect()
-    told = dict(line.split(" ") for line in bss.metrics(spark, job="a").splitlines() if not line.startswith("#"))
+    told = dict(
+        line.split(" ") for line in bss.df_stats(spark).to_prometheus(job="a").splitlines() if not line.startswith("#")
+    )
     assert int(told['bloomseal_read_files_total{job="a"}']) >= FILES
     assert int(told['bloomseal_read_microseconds_total{job="a"}']) > 0
     assert int(told['bloomseal_read_pruned_by_filter_total{job="a"}']) >= FILES * GROUPS // 2

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 import bloomseal as bs
-from bloomseal.audit import Finding, Report, audit, may_destroy
+from bloomseal import KeyTools
+from bloomseal.audit import audit, may_destroy
 from bloomseal.audit.destruction.answer import Destruction
+from bloomseal.audit.report import Report
+from bloomseal.audit.rules.findings import Finding
 from bloomseal.core.thrift import Struct
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, TablePolicy
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -19,6 +19,7 @@ from bloomseal import (
     EncryptionSpec,
     ExplicitKeys,
     FilterSpec,
+    KeyTools,
     attach_filters,
     open_table,
     seal_file,
@@ -28,7 +29,6 @@ from bloomseal.core.encryption import FRAME_BYTES, SecretKey
 from bloomseal.core.keys.protocols import FileRef
 from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.core.thrift import Struct
-from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity, TablePolicy
 from bloomseal.policy.table import IndexPolicy
 from bloomseal.write import writer

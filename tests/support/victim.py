@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bloomseal as bs
-from bloomseal.rotation import Job, Rekey, Rewrap, rotate
+from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.rotation.job import Job
 from support.rotation_tables import TO_FIRST, TO_SECOND, reading
 
 STEPS = ("rekey", "rewrap to the second keys", "rekey", "rewrap to the first keys")

@@ -12,8 +12,9 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import inventory, may_destroy
-from bloomseal.rotation import Rewrap, Status, rotate
+from bloomseal.rotation import Rewrap, rotate
 from bloomseal.rotation.files import find_files as to_rotate
+from bloomseal.rotation.outcome import Status
 from bloomseal.storage.discovery.files import list_files
 from bloomseal.storage.discovery.kinds import FileKind, is_hidden, kind_of
 from bloomseal.storage.discovery.tables import find_files

@@ -13,7 +13,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import inventory
-from bloomseal.rotation import Rekey, Status, rotate
+from bloomseal.rotation import Rekey, rotate
+from bloomseal.rotation.outcome import Status
 
 memory = pytest.importorskip("pyiceberg.catalog.memory")
 manifests: Any = pytest.importorskip("pyiceberg.manifest")

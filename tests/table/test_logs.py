@@ -23,7 +23,8 @@ import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.audit.facts.places import find_files as to_audit
 from bloomseal.cli.arguments.where import parse_where
-from bloomseal.rotation import Rewrap, Status, rotate
+from bloomseal.rotation import Rewrap, rotate
+from bloomseal.rotation.outcome import Status
 from bloomseal.table.query.schema import conform
 
 deltalake = pytest.importorskip("deltalake")

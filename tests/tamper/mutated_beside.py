@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.orc
 
 import bloomseal as bs
-from bloomseal import orc
 from bloomseal.core.errors import BloomsealError, BloomsealWarning
 from bloomseal.core.parquet.footer import FooterKind, peek
 from bloomseal.core.storage.source import Source
@@ -399,7 +398,7 @@ def _orc(seed: int) -> None:
     what = f"orc {seed}: {kind}: {what}"
 
     def ask() -> None:
-        with orc.open_file(data) as file:
+        with bs.open_file(data) as file:
             _ours(what, lambda: (file.schema, file.stripes, file.num_rows, repr(file)))
             for column, value in (("i", 3), ("t", "t3")):
                 _ours(what, lambda column=column, value=value: file.probe(column, [value]))

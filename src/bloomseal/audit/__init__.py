@@ -8,10 +8,7 @@ if TYPE_CHECKING:
     from .destruction.look import may_destroy as may_destroy
     from .facts.inventory import inventory as inventory
     from .history import compare as compare
-    from .leaks import demonstrate as demonstrate
-    from .report import Report as Report
     from .report import audit as audit
-    from .rules.findings import Finding as Finding
     from .rules.findings import Severity as Severity
 else:
     __all__, __getattr__, __dir__ = lazily(__name__)

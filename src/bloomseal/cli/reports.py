@@ -24,7 +24,7 @@ from ..storage.folder import Folder
 from ..storage.replacement import replace
 
 if TYPE_CHECKING:
-    from ..audit import Report
+    from ..audit.report import Report
 
 __all__ = ["KINDS", "Target"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from ..keytools import KeyTools
+    from ..keytools.tools import KeyTools
 
 __all__ = ["PATH", "CommandState", "common_options"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..core.errors import BloomsealError
-from ..keytools import Keyring
+from ..keytools.keyring.keyring import Keyring
 from ..policy import Policy
 from .people import COLUMN_KEYS, FILTERED, FPP
 

@@ -21,10 +21,12 @@ import pyarrow.parquet.encryption as pe
 from ..audit.facts.files.raw_scan import FILTER_HEADER
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError
+from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.walk import Walk
 from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..core.verdict import Verdict
-from ..keytools import ExplicitKeys, Keyring, KeyTools
+from ..keytools.keyring.keyring import Keyring
+from ..keytools.tools import KeyTools
 from ..read.open import inspect_file, open_file
 from ..read.parquet import need_parquet
 from ..sbbf import FilterSpec

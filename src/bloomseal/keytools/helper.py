@@ -10,7 +10,7 @@ A request holds
 ================  ===================================================================================================
 ``id``            any number
 ``op``            ``"wrap"``, ``"unwrap"`` or ``"log"``
-``kms``           the KMS URI that the caller has configured; it holds no secret (see `bloomseal.keytools.client_for`)
+``kms``           the KMS URI that the caller has configured; it holds no secret (`client_for` opens it)
 ``master_key``    the master key's name
 ``key``           for wrap: the key, base64 of 16, 24 or 32 bytes
 ``wrapped``       for unwrap: what wrap answered

@@ -36,7 +36,7 @@ def open_file(
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Returns:
-        A `bloomseal.read.parquet.ParquetFile` or a `bloomseal.orc.OrcFile`.
+        A `bloomseal.read.parquet.ParquetFile` or a `bloomseal.read.orc.file.OrcFile`.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.

@@ -11,7 +11,7 @@ from ..core.decryption import DecryptionSpec
 from ..core.encryption import SecretKey
 from ..core.errors import UsageError
 from ..core.storage.ref import FileRef
-from ..keytools import KeyTools
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from .files import DataFile, mark_of

@@ -17,7 +17,7 @@ from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..keytools import KeyTools
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..storage.formats import Format

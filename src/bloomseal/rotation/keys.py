@@ -16,12 +16,12 @@ from ..core.encryption import SecretKey
 from ..core.errors import Hint, KeyAccessError, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.material import KeyMaterial, KeyMetadata, material_fields
-from ..keytools import KeyTools
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import RewrappingKms
 from ..keytools.sources import as_key_source
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm
 from ..core.errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from ..core.keys.explicit import ExplicitKeys
 from ..core.keys.material import KeyMetadata
 from ..core.parquet.footer import FooterKind, Peek, peek
 from ..core.parquet.schema import Schema
@@ -17,7 +18,7 @@ from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..keytools import ExplicitKeys, KeyTools
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format, format_of

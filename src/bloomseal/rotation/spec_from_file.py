@@ -7,8 +7,7 @@ from typing import Any
 from ..core.encryption import Algorithm
 from ..core.errors import Hint, KeyAccessError, UnsupportedError
 from ..core.parquet.walk import Protection, Walk
-from ..keytools import KeyTools
-from ..keytools.tools import ToolsFileKeys
+from ..keytools.tools import KeyTools, ToolsFileKeys
 from ..specs import EncryptionSpec
 from .keys import Target
 

@@ -12,7 +12,6 @@ from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .explaining import explain as explain
-    from .jar import build_jar as build_jar
     from .jobs.audit import audit as audit
     from .jobs.compaction import compact_index as compact_index
     from .jobs.destruction import may_destroy as may_destroy
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from .jobs.rotation import repair as repair
     from .jobs.rotation import rewrap as rewrap
     from .reading import df_stats as df_stats
-    from .reading import metrics as metrics
     from .reading import read as read
     from .runtime import java_home as java_home
     from .semijoin.join import semi_join as semi_join
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from .settings import options as options
     from .writing.catalog import protect_table as protect_table
     from .writing.delta import write_delta as write_delta
-    from .writing.frames import WriteReport as WriteReport
     from .writing.frames import check_table as check_table
     from .writing.frames import write as write
     from .writing.streams import write_stream as write_stream

@@ -11,7 +11,7 @@ from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Protection
 from ..read.file import SealedFile
 from .guarding import LEFT_OUT
-from .reading import counted
+from .reading import df_stats
 from .reading import read as read_table
 from .request import Paths, PolicyChoice, Request, with_indexes
 
@@ -57,7 +57,7 @@ def explain(
     dry = {**options, "dry_run": "true"}
     frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
     frame.count()
-    stats = counted(frame)
+    stats = df_stats(frame)
     request = Request(spark, path, policy, table, options)
     return "\n".join([*_counts(stats), *_keys(request)])
 

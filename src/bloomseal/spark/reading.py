@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .source.stats import SourceStats
 
-__all__ = ["counted", "df_stats", "metrics", "read"]
+__all__ = ["df_stats", "read"]
 
 
 def read(
@@ -73,25 +73,6 @@ def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     Raises:
         UsageError: `enable` was not called, or the frame reads nothing that `bloomseal.spark.read` made.
     """
-    return counted(what)
-
-
-def metrics(spark: SparkSession, **labels: str) -> str:
-    """All that the session's reads through the data source did, in the text format that Prometheus reads.
-
-    Write it where its node exporter looks for text files, push it to a gateway, or answer a request with it.
-
-    Args:
-        labels: of each sample, such as ``application="billing"``.
-
-    Raises:
-        UsageError: `enable` was not called.
-    """
-    return counted(spark).to_prometheus(**labels)
-
-
-def counted(what: DataFrame | SparkSession) -> SourceStats:
-    """As `df_stats`, but the UI shows nothing of it."""
     from .source.stats import SourceStats
 
     frame: Any = what if hasattr(what, "sparkSession") else None

@@ -92,7 +92,7 @@ def attach_filters(
     progress: Progress | None = None,
 ) -> Any:
     """Add filters to a file, or to every file of a table, or replace those it has. See
-    `bloomseal.write.attach.attach_filters`, and for ORC files `bloomseal.orc.attach_filters`.
+    `bloomseal.write.attach.attach_filters`, and for ORC files `bloomseal.orc.rewrite.verbs.attach_filters`.
 
     Args:
         path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the

@@ -77,7 +77,7 @@ def attach_filters(
     progress: Progress | None = None,
 ) -> AttachReport | OrcRewriteReport:
     """Add filters to a file, or replace those it has. Pages, indexes and all other columns stay byte for byte. Of an
-    ORC file see `bloomseal.orc.attach_filters`.
+    ORC file see `bloomseal.orc.rewrite.verbs.attach_filters`.
 
     Each column is read once. A filter of an encrypted column is sealed with the column's key, one of a plaintext column
     stands in clear. A replaced filter that stood in clear is overwritten with zeros. The file identity stays, so an
@@ -96,7 +96,7 @@ def attach_filters(
     """
     with open_source(path, filesystem) as source:
         if format_at(source) is Format.ORC:
-            from ..orc import attach_filters as attach_to_orc
+            from ..orc.rewrite.verbs import attach_filters as attach_to_orc
 
             return attach_to_orc(source.ref, bloom_filters, decryption=decryption, dry_run=dry_run, progress=progress)
         decryption = decryption_for(decryption, source.ref)

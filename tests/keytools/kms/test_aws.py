@@ -22,13 +22,14 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from moto.kms.utils import ECDSAPrivateKey
 from moto.server import ThreadedMotoServer
 
-from bloomseal import EncryptionSpec, write_table
+from bloomseal import EncryptionSpec, KeyTools, write_table
 from bloomseal.audit import may_destroy
 from bloomseal.core.errors import UsageError
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.aws import AwsKms
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms.signing import der
 from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance

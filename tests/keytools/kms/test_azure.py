@@ -14,9 +14,10 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline.transport import RequestsTransport
 
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import KmsAccessError, Problem, client_for
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.azure import AzureKeyVault
 from bloomseal.keytools.kms.common import claimed_version, pack
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance
 from support.vendor_stubs import AzureStub

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.keytools import Keyring, KmsAccessError, Problem
+from bloomseal import Keyring
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.common import pack
 from bloomseal.keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from support.kms_conformance import CHECKS, KmsClientConformance, Outcome, check_client

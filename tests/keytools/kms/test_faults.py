@@ -16,10 +16,11 @@ import pyarrow.fs as pafs
 import pytest
 
 import bloomseal as bs
+from bloomseal import KeyTools
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError, UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, KmsAccessError, Problem
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms_protocols import MasterKeyFacts, MasterVersion
 from bloomseal.keytools.material.store import MAX_STORE_BYTES

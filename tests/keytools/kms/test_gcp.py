@@ -11,10 +11,12 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import kms as google_kms
 
+from bloomseal import KeyTools
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms.gcp import GcpKms
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms_protocols import KeyState
 from bloomseal.rotation.keys import Rewrapper, mapped
 from support.kms_conformance import KmsClientConformance

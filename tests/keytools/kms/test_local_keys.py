@@ -10,10 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import bloomseal as bs
-from bloomseal import DecryptionSpec, orc
+from bloomseal import DecryptionSpec, KeyTools, orc
 from bloomseal.core.errors import KeyAccessError, UsageError
-from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, client_for
+from bloomseal.keytools import KmsAccessError, MasterKeys, Problem
 from bloomseal.keytools.kms.hadoop import HadoopKms
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.local_keys import local_key_calls
 from bloomseal.keytools.sources import as_key_source
 from support.hadoop_kms import hadoop_kms
@@ -123,7 +124,7 @@ def test_keys_out_of_a_hadoop_key_store(java: None, tmp_path: Path, bits: int, v
         return
     path = tmp_path / "file.orc"
     java_orc_write(path, SCHEMA, ROWS, memory_keys(("pii", versions - 1, keys[-1])), encrypt="pii:num")
-    with orc.open_file(path, decryption=DecryptionSpec(keys=master, allow_ctr=True)) as file:
+    with bs.open_file(path, decryption=DecryptionSpec(keys=master, allow_ctr=True)) as file:
         assert file.rows(0, ["num"])["num"].to_pylist() == [row[2] for row in ROWS]
 
 
@@ -134,7 +135,7 @@ def test_the_java_client_and_ours_meet_at_one_kms(java: None, tmp_path: Path) ->
         java_orc_write(path, SCHEMA, ROWS, hadoop_keys(kms.java_uri), encrypt="pii:name;wide:num", filters="name")
         spec = DecryptionSpec(keys=kms.uri, allow_ctr=True)
         kms.calls.clear()
-        with orc.open_file(path, decryption=spec) as file:
+        with bs.open_file(path, decryption=spec) as file:
             assert file.rows(0, ["name"])["name"].to_pylist() == [row[1] for row in ROWS]
             assert file.rows(0, ["num"])["num"].to_pylist() == [row[2] for row in ROWS]
             file.probe("num", [5])

@@ -16,13 +16,14 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-from bloomseal import EncryptionSpec, write_table
+from bloomseal import EncryptionSpec, KeyTools, write_table
 from bloomseal.audit import may_destroy
 from bloomseal.core.errors import UsageError
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance
 from support.signing import signs_a_bundle

@@ -11,10 +11,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from bloomseal.core.errors import UsageError
-from bloomseal.keytools import KmsAccessError, client_for
+from bloomseal.keytools import KmsAccessError
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.azure import AzureKeyVault
 from bloomseal.keytools.kms.common import is_here
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms.vault import VaultKms
 from support.vendor_stubs import VaultStub
 

@@ -14,13 +14,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bloomseal import EncryptionSpec, write_table
+from bloomseal import EncryptionSpec, KeyTools, write_table
 from bloomseal.audit import may_destroy
 from bloomseal.core.errors import UsageError
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.storage.ref import FileRef
-from bloomseal.keytools import KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.common import claimed_version
+from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms.vault import VaultKms
 from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit import audit, demonstrate
+from bloomseal.audit import audit
+from bloomseal.audit.leaks import demonstrate
 
 DIGESTS = {
     "encrypted-footer": "cedde68b96062aa72450e12edd96f9d9191c1b494b17ce271a42a07db27403ce",

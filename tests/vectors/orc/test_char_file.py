@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-from bloomseal import Verdict, orc
+from bloomseal import Verdict
 from bloomseal.core.errors import PolicyError, UnsupportedError, UsageError
 from bloomseal.orc.asking.values import OrcProbeSet
 
@@ -19,7 +19,7 @@ ROWS = [(number, f"c{number * 7919 % 10007}") for number in range(200)]
 def test_no_value_that_is_there_is_absent() -> None:
     data = PLACE.read_bytes()
     assert hashlib.sha256(data).hexdigest() == "c146d0753cbcc66b22b213e17424757dcd5656d7f1e181a409763ad95431fcbe"
-    with orc.open_file(data) as file:
+    with bs.open_file(data) as file:
         texts = [text for _, text in ROWS]
         (answer,) = file.verdicts("c", texts)
         assert answer.verdicts == [Verdict.NO_FILTER] * len(ROWS)
@@ -37,5 +37,5 @@ def test_no_filter_is_added_that_nobody_would_believe(tmp_path: Path) -> None:
     path = tmp_path / "char.orc"
     path.write_bytes(PLACE.read_bytes())
     with pytest.raises((UnsupportedError, UsageError, PolicyError), match="filters over char"):
-        orc.attach_filters(path, {"c": bs.FilterSpec(fpp=0.01)})
+        bs.attach_filters(path, {"c": bs.FilterSpec(fpp=0.01)})
     assert path.read_bytes() == PLACE.read_bytes()

@@ -44,7 +44,7 @@ def test_the_file_is_the_one_that_was_kept(data: bytes) -> None:
 def test_all_rows_open(data: bytes, repaired: bytes) -> None:
     for one in (data, repaired):
         found = []
-        with orc.open_file(one, decryption=SPEC) as file:
+        with bs.open_file(one, decryption=SPEC) as file:
             for stripe in file.stripes:
                 rows = file.rows(stripe.index, ["id", "name", "num", "s.a", "s.b"]).to_pylist()
                 found += [[row["id"], row["name"], row["num"], [row["s"]["a"], row["s"]["b"]]] for row in rows]
@@ -52,7 +52,7 @@ def test_all_rows_open(data: bytes, repaired: bytes) -> None:
 
 
 def test_repaired_filters_miss_nothing(repaired: bytes) -> None:
-    with orc.open_file(repaired, decryption=SPEC) as file:
+    with bs.open_file(repaired, decryption=SPEC) as file:
         for place, column in ((1, "name"), (2, "num")):
             known = [row[place] for row in ROWS if row[place] is not None]
             answers = file.verdicts(column, known)
@@ -71,7 +71,7 @@ def test_repaired_filters_miss_nothing(repaired: bytes) -> None:
 def test_flipped_bits_make_a_value_absent_where_ctr_is_accepted(repaired: bytes) -> None:
     """The threat model says so; this is the attack. Without `allow_ctr` it gains nothing."""
     value = ROWS[1300][1]
-    with orc.open_file(repaired, decryption=SPEC) as file:
+    with bs.open_file(repaired, decryption=SPEC) as file:
         stream = file.index(1).filter_stream(2, 0)
         assert stream is not None
         assert file.verdicts("name", [value])[2].verdicts == [Verdict.MAYBE_PRESENT]
@@ -79,12 +79,12 @@ def test_flipped_bits_make_a_value_absent_where_ctr_is_accepted(repaired: bytes)
     for at in range(stream.offset, stream.offset + stream.length):
         broken = bytearray(repaired)
         broken[at] ^= 0xFF
-        with contextlib.suppress(bs.BloomsealError), orc.open_file(bytes(broken), decryption=SPEC) as file:
+        with contextlib.suppress(bs.BloomsealError), bs.open_file(bytes(broken), decryption=SPEC) as file:
             if file.verdicts("name", [value])[2].verdicts == [Verdict.ABSENT]:
                 altered = bytes(broken)
                 break
     assert altered is not None
-    with orc.open_file(altered, decryption=DecryptionSpec(keys=KEYS)) as file:
+    with bs.open_file(altered, decryption=DecryptionSpec(keys=KEYS)) as file:
         assert file.verdicts("name", [value])[2].verdicts == [Verdict.NO_FILTER]
         with pytest.raises(PolicyError, match="authenticates"):
             file.rows(1, ["name"])
@@ -102,20 +102,20 @@ def test_a_policy_names_the_master_keys_of_columns(data: bytes, tmp_path: Path) 
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nname = { key = "wide" }\n')
     table = bs.Policy.load(policy).for_table("t")
     with (
-        orc.open_file(path, decryption=table) as file,
+        bs.open_file(path, decryption=table) as file,
         pytest.raises(PolicyError, match="master key 'pii', and the policy has 'wide'"),
     ):
         file.verdicts("name", ["x"])
     # One column's local key, named for another one, is not taken from what was opened already.
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nnum = { key = "wide" }\n')
-    with orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t")) as file:
+    with bs.open_file(path, decryption=bs.Policy.load(policy).for_table("t")) as file:
         with pytest.raises(bs.IntegrityError):  # the ring's key is not the file's, but it was agreed on
             file.verdicts("num", [1])
         with pytest.raises(PolicyError, match="master key 'wide', and the policy has 'footer'"):
             file.verdicts("s.a", [1])
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nid = { key = "wide" }\n')
     with pytest.raises(PolicyError, match="in plaintext"):
-        orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t"))
+        bs.open_file(path, decryption=bs.Policy.load(policy).for_table("t"))
 
 
 def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
@@ -135,7 +135,7 @@ def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
                     del broken[at : at + chance.randint(1, 9)]
                 case _:
                     broken[at:at] = chance.choice([b"\xff" * 9, b"\x80" * 9 + b"\1", b"\0", b"\x7f"])
-        with contextlib.suppress(bs.BloomsealError), orc.open_file(bytes(broken), decryption=SPEC) as file:
+        with contextlib.suppress(bs.BloomsealError), bs.open_file(bytes(broken), decryption=SPEC) as file:
             _ = file.encryption and file.encryption.to_dict()
             for column, value in (("id", 1), ("name", "x"), ("num", 7), ("s.b", "in7")):
                 with contextlib.suppress(bs.BloomsealError):
@@ -159,8 +159,8 @@ def test_a_rewrite_that_is_killed_leaves_one_of_both(data: bytes, where: str, tm
     assert killed.returncode == -signal.SIGKILL
     left = path.read_bytes()
     assert (left != data) == (where == "renamed")
-    with orc.open_file(left, decryption=SPEC) as file:
+    with bs.open_file(left, decryption=SPEC) as file:
         assert sum(one.encrypted for one in file.filters) == (4 if where == "renamed" else 0)
     orc.repair_filters(path, decryption=SPEC)
-    with orc.open_file(path, decryption=SPEC) as file:
+    with bs.open_file(path, decryption=SPEC) as file:
         assert {one.column for one in file.filters if one.encrypted} == {"name", "num"}

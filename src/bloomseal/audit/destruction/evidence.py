@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...core.errors import UsageError
-from ...keytools import Keyring, KeyTools
+from ...keytools.keyring.keyring import Keyring
+from ...keytools.tools import KeyTools
 from ...storage.places import open_source
 from .answer import FORMAT
 from .question import ALL_VERSIONS, ask

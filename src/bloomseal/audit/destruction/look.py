@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...core.errors import UsageError
 from ...core.storage.local import identity
-from ...keytools import KeyTools
+from ...keytools.tools import KeyTools
 from ..facts.auditor import AnyPath, Auditor, AuditorOptions
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction

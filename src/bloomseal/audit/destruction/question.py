@@ -11,8 +11,10 @@ from typing import Final
 from ...core.errors import BloomsealError, UsageError
 from ...core.keys.access import shown
 from ...core.spelling import nearest
-from ...keytools import Keyring, KeyTools, KmsAccessError, Problem
+from ...keytools import KmsAccessError, Problem
+from ...keytools.keyring.keyring import Keyring
 from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
+from ...keytools.tools import KeyTools
 
 __all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "DestructionQuestion", "DestructionReason", "ask", "named_version"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...core.errors import BloomsealError
 from ...core.keys.protocols import KeySource
-from ...keytools import KeyTools
 from ...keytools.sources import as_key_source
+from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts
 from .files.scan import Scanner

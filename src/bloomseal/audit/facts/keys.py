@@ -17,11 +17,13 @@ from ...core.errors import BloomsealError, KeyAccessError
 from ...core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...core.keys.protocols import KeyRetriever
 from ...core.storage.ref import FileRef
-from ...keytools import Keyring, KeyTools, KmsAccessError
+from ...keytools import KmsAccessError
+from ...keytools.keyring.keyring import Keyring
 from ...keytools.kms.common import claimed_version
 from ...keytools.kms_protocols import MasterKeyFacts, MasterVersion
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
+from ...keytools.tools import KeyTools
 
 __all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...core.errors import UsageError
 from ...core.storage.ref import FileRef
-from ...keytools import KeyTools
+from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.cached import cached_property
-from ...keytools import Keyring, KeyTools
+from ...keytools.keyring.keyring import Keyring
+from ...keytools.tools import KeyTools
 from ...policy import SENSITIVE, Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen

@@ -21,9 +21,10 @@ import click
 from ...core.cached import cached_property
 from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError, UsageError
+from ...core.keys.explicit import ExplicitKeys
 from ...core.storage.local import open_regular
-from ...keytools import ExplicitKeys, Keyring, KeyTools
-from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE, Keyring
+from ...keytools.tools import KeyTools
 from ..state import PATH, CommandState
 from .options import option, options
 

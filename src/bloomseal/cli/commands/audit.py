@@ -19,7 +19,7 @@ from ..reports import Target
 from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
-    from ...audit import Report
+    from ...audit.report import Report
 
 __all__ = ["audit"]
 

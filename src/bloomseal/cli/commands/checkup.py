@@ -16,9 +16,9 @@ from ...core.errors import BloomsealError
 from ..hints import hint_for
 
 if TYPE_CHECKING:
-    from ...audit import Report
-    from ...keytools import KeyTools
+    from ...audit.report import Report
     from ...keytools.kms.calls import KmsCalls
+    from ...keytools.tools import KeyTools
     from ...policy import Policy, TablePolicy
 
 __all__ = ["Check", "CheckOutcome", "kms_checks", "software_checks", "table_checks"]

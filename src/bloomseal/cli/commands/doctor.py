@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import click
 
 from ...core.errors import BloomsealError, UsageError
-from ...keytools import Keyring, KeyTools
+from ...keytools.keyring.keyring import Keyring
+from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from ..arguments.keys import KeyOptions, key_options
 from ..render import busy, print_json, table

@@ -172,7 +172,7 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
     Whoever else has a key signs the bytes of manifest.json (unzip -p BUNDLE manifest.json), by Ed25519, or by ECDSA
     over P-256 with SHA-256 or P-384 with SHA-384; then give --signature and --public-key.
     """
-    from ...evidence import add_signature
+    from ...evidence.bundle.manifest import add_signature
     from ...evidence.bundle.signing import Detached
 
     if (signature is None) != (public_key is None) or not (signing.sign_keys or signing.sign_kms or signature):

@@ -12,9 +12,8 @@ from typing import Final
 import click
 
 from ...core.errors import UsageError
-from ...keytools import Keyring
 from ...keytools.keyring.keyfile import MasterKey
-from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE, Keyring
 from ..arguments.keys import open_keyring, read_passphrase
 from ..arguments.options import option, options
 from ..render import print_json, remark, table

@@ -9,9 +9,11 @@ import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import PolicyError, UsageError
-from ...keytools import KeyTools
+from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, rotate
+from ...rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
+from ...rotation.job import Job
+from ...rotation.outcome import Status
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
 from ..arguments.filters import filter_option

@@ -20,8 +20,8 @@ from ...core.errors import PolicyError, UsageError
 from ...core.parquet.footer import Footer
 from ...core.parquet.layout import read_tail
 from ...core.storage.source import Source
-from ...keytools import KeyTools
 from ...keytools.kms_protocols import KeyState
+from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec, encryption_for

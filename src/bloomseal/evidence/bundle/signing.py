@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ...core.errors import KeyAccessError, UsageError
 from ...core.storage.local import need_own, read_small
-from ...keytools import client_for
+from ...keytools.kms.registry import client_for
 from ...keytools.kms_protocols import SigningKms
 
 __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]

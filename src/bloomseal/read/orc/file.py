@@ -17,7 +17,6 @@ from ...core.errors import Hint, UnsupportedError, UsageError
 from ...core.parquet.schema import Leaf, Schema
 from ...core.parquet.walk import Protection
 from ...core.sbbf.probe import several
-from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
 from ...core.verdict import Hits
 from ...format.hashes.truth import Truth
@@ -28,8 +27,7 @@ from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.schema import OrcColumn
 from ...storage.formats import Format
-from ...storage.places import FilePlace
-from ..file import STREAMED, RowGroupInfo, SealedFile, Values, opened
+from ..file import STREAMED, RowGroupInfo, SealedFile, Values
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..prune import RowGroupSelection
@@ -40,12 +38,10 @@ from .truth import held_against_values
 from .verify import verify_orc
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
 
-__all__ = ["OrcFile", "OrcPlan", "open_file"]
+__all__ = ["OrcFile", "OrcPlan"]
 
 
 @dataclass
@@ -345,27 +341,3 @@ class OrcFile(OrcLayout, SealedFile):
             name = self.leaves.leaves[index].path[0]
             raise UnsupportedError("several columns have the same name", file=self.path, column=name)
         return found
-
-
-def open_file(
-    path: FilePlace | FileRef,
-    *,
-    filesystem: FileSystem | None = None,
-    decryption: DecryptionSpec | TablePolicy | None = None,
-) -> OrcFile:
-    """Open an ORC file: its tail is read, nothing else.
-
-    Args:
-        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
-        filesystem: of pyarrow or fsspec.
-        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
-            local keys (`LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
-            they are masked by is never taken for their values.
-
-    Raises:
-        PolicyError: the file is not encrypted as `decryption` expects.
-        FormatError: not an ORC file, truncated, or corrupt.
-        UnsupportedError: a compression that is not ours.
-        UsageError: the file can't be opened.
-    """
-    return opened(path, filesystem, lambda source: OrcFile(source, decryption))

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ...audit import Report
 from ...audit.facts.auditor import Auditor
 from ...audit.facts.places import Places
 from ...audit.facts.processes import Stripped, stripped, whole
-from ...audit.report import judged
+from ...audit.report import Report, judged
 from ...core.storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of

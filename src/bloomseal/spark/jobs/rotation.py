@@ -20,10 +20,11 @@ from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
 from ...read.open import open_file
-from ...rotation import Job, Rekey, Repair, Rewrap, Status
+from ...rotation import Rekey, Repair, Rewrap
 from ...rotation.files import DataFile, find_files
+from ...rotation.job import Job
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
-from ...rotation.outcome import FileOutcome, FilePlan
+from ...rotation.outcome import FileOutcome, FilePlan, Status
 from ...rotation.run import Run, planned
 from ...storage.places import open_source
 from ..listing import list_files, open_filesystem, qualified, split_uri

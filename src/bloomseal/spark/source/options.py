@@ -202,9 +202,9 @@ class SourceOptions:
 
     def kms_counters(self) -> Counters:
         """What this process has asked the KMS so far."""
-        from ...keytools import KeyTools
         from ...keytools.kms.counters import Counters
         from ...keytools.sources import as_key_source
+        from ...keytools.tools import KeyTools
 
         if self.kms is None:
             return Counters()

@@ -10,7 +10,6 @@ from typing import Final
 
 from ....core.errors import BloomsealError
 from ....core.storage.source import Source
-from ....orc import OrcFile
 from ....orc.asking.trust import known_wrong_filters, why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
 from ....orc.filters import BloomFilter, FilterKind
@@ -19,6 +18,7 @@ from ....orc.protobuf import Message, fields
 from ....orc.schema import OrcColumn
 from ....orc.streams import Stream, StreamKind
 from ....orc.tail import MAGIC
+from ....read.orc.file import OrcFile
 from ....read.orc.inspect import writer_of
 from ....storage.formats import Format
 from ..keys import KeyFacts, Kms
