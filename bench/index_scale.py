@@ -82,9 +82,9 @@ def build(root: Path) -> None:
     files: Members = index.files
     parts = np.array_split(np.arange(len(files)), RUNS)
     # The length of fingerprints is made for the whole table, as if it had been built at once.
-    from bloomseal.index.update import new_manifest
+    from bloomseal.index.update import ColumnSurvey, new_manifest
 
-    manifest = new_manifest(files, "ssn", IndexPolicy())
+    manifest = new_manifest(ColumnSurvey.of(files, "ssn"), "ssn", IndexPolicy())
     index.folder.make()
     entries, total = 0, (0.0, 0.0)
     for number, part in enumerate(parts):

@@ -131,10 +131,12 @@ def test_another_file_after_the_index_was_asked(
 def test_an_index_is_built_by_a_job(
     spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several shards, each sorted by a task; what it knows is what the index built in one process knows."""
-    from bloomseal.spark.jobs import indexing
+    """Several runs, each written by a task, and merged by tasks; what it knows is what the index built in one process
+    knows.
+    """
+    from bloomseal.spark.jobs import compaction
 
-    monkeypatch.setattr(indexing, "_SHARD_ENTRIES", 400)
+    monkeypatch.setattr(compaction, "_PART_ENTRIES", 400)
     policy = indexed[1]
     before = opened(table, policy).index("ssn").show()
     opened(table, policy).index("ssn").drop()
@@ -146,7 +148,9 @@ def test_an_index_is_built_by_a_job(
     assert shown.runs[0]["shards"] == 3
     assert index.check().ok
     assert not [name for name in [one.name for one in Path(shown.folder).iterdir()] if name.startswith((".", "_"))]
-    assert len([one.name for one in Path(shown.folder).iterdir()]) == 1 + 3  # no draft is left
+    manifest = index.manifest()
+    files = {one.name for one in Path(shown.folder).iterdir()} - {"manifest.parquet"}
+    assert files == manifest.files | set(manifest.retired)  # no draft is left
     assert ids(bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require")) == [417]
 
     # One more file, one that was only touched, one that nobody can open.
@@ -245,14 +249,6 @@ def test_what_spark_writes_is_indexed_in_the_same_job(
     assert bss.read(spark, folder, where="ssn = 'nowhere'", use_index="require").count() == 0
 
 
-def test_no_fingerprint_is_spilled_in_clear(spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bloomseal.spark.jobs import indexing
-
-    monkeypatch.setattr(indexing, "_SPILL", "spark.io.no.such.setting")
-    with pytest.raises(bs.UsageError, match="on disks in clear"):
-        bss.update_index(spark, table, "ssn")
-
-
 @pytest.mark.parametrize("job", [bss.rewrap, bss.rekey])
 def test_rotations_leave_the_index_up_to_date(
     spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], tmp_path: Path, job: Any
@@ -275,13 +271,15 @@ def test_rotations_leave_the_index_up_to_date(
 
 def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
     """An index by the store's tags would cover nothing of such a table when it is asked."""
-    from bloomseal.spark.jobs.indexing import _FileToIndex, _Tasks
+    from bloomseal.spark.jobs.index_place import Place
+    from bloomseal.spark.jobs.indexing import _FileToIndex, _IndexTask
 
-    tasks = _Tasks(b"", "mock:///", "/lake/t", "ssn")
+    task = _IndexTask(Place(b"", "mock:///", "/lake/t", "ssn"))
     told = ["a", "", "b"]
-    files = [_FileToIndex(number, f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
-    states = [tasks.members(files).state(number) for number in range(3)]
-    assert states == Members(tasks.members(files).root, files, told, _unopened, logged=told).states()
+    files = [_FileToIndex(f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
+    members = task.members(files)
+    states = [members.state(number) for number in range(3)]
+    assert states == Members(members.root, members.refs, told, _unopened, logged=told).states()
     assert states[0] != states[2]
     assert states[1] is None
 

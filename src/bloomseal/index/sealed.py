@@ -19,7 +19,7 @@ from .facts.members import Members
 from .folder import IndexFolder
 from .lookup import Coverage, IndexReader
 from .manifest import Manifest
-from .update import Carried, Progress, UpdateReport, index_policy, new_manifest, update
+from .update import Carried, ColumnSurvey, Progress, UpdateReport, index_policy, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -246,7 +246,7 @@ class SealedIndex:
         return f"<SealedIndex of {self.column}>"
 
     def _build(self, policy: IndexPolicy, dry_run: bool, progress: Progress | None) -> UpdateReport:
-        manifest = new_manifest(self.files, self.column, policy)
+        manifest = new_manifest(ColumnSurvey.of(self.files, self.column), self.column, policy)
         every = range(len(self.files))
         if dry_run:
             return self._planned(every, 0)

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,13 +26,14 @@ from .runs.writer import most_places
 
 __all__ = [
     "Carried",
+    "ColumnSurvey",
+    "FoundFacts",
     "IndexUpdate",
     "Progress",
     "UpdateReport",
+    "hash_files",
     "index_policy",
-    "manifest_for",
     "new_manifest",
-    "settled_state",
     "update",
 ]
 
@@ -82,19 +83,51 @@ def index_policy(
     )
 
 
-def manifest_for(path: tuple[str, ...] | None, rows: int, column: str, policy: IndexPolicy) -> Manifest:
-    """The manifest of an index that covers nothing yet, under a new secret.
+class ColumnSurvey(NamedTuple):
+    """What the footers of some files say of a column that is to be indexed.
+
+    Attributes:
+        rows: of all that could be opened.
+        path: of the leaf; None: none of them has it.
+        failure: why the first of the others could not be opened.
+    """
+
+    rows: int = 0
+    path: tuple[str, ...] | None = None
+    failure: BloomsealError | None = None
+
+    @classmethod
+    def of(cls, files: Members, column: str) -> ColumnSurvey:
+        """Of these files."""
+        found = cls()
+        for number in range(len(files)):
+            try:
+                with files.open(number) as file:
+                    schema = file.walk.footer.schema
+                    found += cls(file.num_rows, schema.leaf(column).path if schema.has(column) else None)
+            except BloomsealError as error:
+                found += cls(failure=error)
+        return found
+
+    def __add__(self, other: ColumnSurvey) -> ColumnSurvey:  # type: ignore[override]
+        return ColumnSurvey(self.rows + other.rows, self.path or other.path, self.failure or other.failure)
+
+
+def new_manifest(survey: ColumnSurvey, column: str, policy: IndexPolicy) -> Manifest:
+    """The manifest of an index that covers nothing yet, under a new secret. The length of fingerprints is made for the
+    rows that there are.
 
     Args:
-        path: of the leaf; None: no file has it.
-        rows: of the table, which the length of fingerprints is made for.
         column: the leaf's name, as the caller has it.
 
     Raises:
         UsageError: numbers out of range; no such leaf.
+        UnsupportedError: a table of ORC files.
+        BloomsealError: the first file that can't be opened says why; where no other has the column.
     """
+    rows, path, failure = survey
     if path is None:
-        raise UsageError("no such column", column=column)
+        raise failure or UsageError("no such column", column=column)
     if ".".join(path) != column:
         raise UsageError("an index is of a leaf column", column=column, hint=".".join(path))
     places, most = policy.false_places, policy.max_keys
@@ -105,30 +138,24 @@ def manifest_for(path: tuple[str, ...] | None, rows: int, column: str, policy: I
     return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, places), places, policy.pad, most)
 
 
-def new_manifest(files: Members, column: str, policy: IndexPolicy) -> Manifest:
-    """As `manifest_for`, for the rows that there are.
-
-    Raises:
-        UsageError: no file has the column.
-        UnsupportedError: a table of ORC files.
-        BloomsealError: the first file that can be opened at all says why; where none can.
-    """
-    rows, path, failure = 0, None, None
-    for number in range(len(files)):
-        try:
-            with files.open(number) as file:
-                rows += file.num_rows
-                if path is None and (walk := file.walk).footer.schema.has(column):
-                    path = walk.footer.schema.leaf(column).path
-        except BloomsealError as error:
-            failure = failure or error
-    if path is None and failure is not None:
-        raise failure
-    return manifest_for(path, rows, column, policy)
-
-
 Carried = Mapping[str, tuple[bytes, bytes]]
 """Path → `SeenFile.content` of a file, and of the one that a rekey made of it: other pages, with the same values."""
+
+
+class FoundFacts(NamedTuple):
+    """What another process found of some files, and the runs that it wrote, without their keys.
+
+    Attributes:
+        facts, docs: as a manifest has them.
+        left: path → why the file is not covered.
+        hashed: how many facts are about files whose values were hashed; the others were refreshed.
+    """
+
+    facts: list[dict[str, Any]]
+    docs: list[bytes]
+    runs: list[IndexRun]
+    left: dict[str, str]
+    hashed: int
 
 
 class IndexUpdate:
@@ -184,6 +211,25 @@ class IndexUpdate:
         of_file = {"path": path, **seen.state._asdict(), "content": seen.content, "doc": doc}
         self._facts.append({**of_file, "groups": seen.groups, "stride": seen.stride, "run": run, "base": base})
 
+    def found(self) -> FoundFacts:
+        """What was found, for `take` in another process."""
+        bare = [replace(run, shards=tuple(shard._replace(keys={}) for shard in run.shards)) for run in self.runs]
+        return FoundFacts(self._facts, list(self._docs), bare, self.report.left, self.report.hashed)
+
+    def take(self, found: FoundFacts) -> None:
+        """What `found` gave in another process.
+
+        Raises:
+            BloomsealError: one of its runs can't be opened.
+        """
+        self.runs += [replace(run, shards=tuple(map(self.folder.with_keys, run.shards))) for run in found.runs]
+        for fact in found.facts:
+            doc = found.docs[fact["doc"]]
+            self._facts.append({**fact, "doc": self._docs.setdefault(doc, len(self._docs))})
+        self.report.left |= found.left
+        self.report.hashed += found.hashed
+        self.report.refreshed += len(found.facts) - found.hashed
+
     def commit(self) -> UpdateReport:
         """Put what was found under a new manifest.
 
@@ -206,7 +252,7 @@ class IndexUpdate:
         return current.with_facts(pa.Table.from_pylist(facts, schema=FACTS), list(self._docs), self.runs)
 
 
-def settled_state(files: Members, number: int, clock: Clock) -> FileState:
+def _settled_state(files: Members, number: int, clock: Clock) -> FileState:
     """The state of a file that is to be opened: of what is read afterwards a later change would bear another one.
 
     Raises:
@@ -243,24 +289,33 @@ def update(
     """
     folder.need_no_link()
     found = IndexUpdate(folder, base, files, fresh=fresh, carried=carried)
+    hash_files(found, uncovered, progress)
+    return found.commit()
+
+
+def hash_files(found: IndexUpdate, numbers: Sequence[int], progress: Progress | None = None) -> None:
+    """Hash these of the files of an update, and write runs of what came out.
+
+    Raises:
+        As `update`, with nothing of it left behind.
+    """
     work = _Hashing(found)
     try:
-        for done, number in enumerate(uncovered):
+        for done, number in enumerate(numbers):
             if progress is not None:
-                progress(done, len(uncovered))
+                progress(done, len(numbers))
             try:
                 work.take(number)
             except BloomsealError as error:
                 found.leave(number, error.what)
         work.flush()
         if progress is not None:
-            progress(len(uncovered), len(uncovered))
+            progress(len(numbers), len(numbers))
     except BaseException as error:
         work.abort()
         if isinstance(error, _NoRoomError):
             raise error.error from None
         raise
-    return found.commit()
 
 
 class _NoRoomError(Exception):
@@ -287,7 +342,7 @@ class _Hashing:
         path = files.relative[number]
         if path.encode(errors="replace").decode() != path:
             raise NotCoveredError("its name is no UTF-8", file=path)
-        state = settled_state(files, number, self._clock)
+        state = _settled_state(files, number, self._clock)
         with files.open(number) as file:
             seen = seen_file(file, base.column, state)
             if (fact := self._found.known(number, seen)) is not None:
