@@ -16,7 +16,6 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from stream_job import to_its_end
 from ways_to_write import try_all
 
 import bloomseal.spark as bss
@@ -85,8 +84,9 @@ def main(folder: Path) -> dict[str, Any]:
     except PolicyError:
         done += ["plaintext refused"]
     if file_sink_keeps_options():
-        stream = spark.readStream.format("bloomseal").load(path).drop("nested")
-        to_its_end(bss.write_stream(stream, folder / "streamed").option("checkpointLocation", str(folder / "c")))
+        stream = spark.readStream.schema(rows.schema).parquet(path).drop("nested")
+        query = bss.write_stream(stream, folder / "streamed").option("checkpointLocation", str(folder / "c"))
+        query.trigger(availableNow=True).start().awaitTermination()
         assert bss.check_table(spark, folder / "streamed").rows == 2000
         done += ["streams"]
     bss.enable(spark, policy=policy, refuse_plaintext=[folder / "known"])

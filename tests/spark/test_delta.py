@@ -71,10 +71,6 @@ def test_the_live_files_of_a_delta_table(spark: SparkSession, policy: Policy, tm
     assert sorted(str(row.later) for row in bss.read(spark, folder).collect()) == ["None"] * 4 + ["x"]
     with pytest.raises(bs.UsageError, match="read alone"):
         bss.read(spark, [folder, tmp_path])
-    with pytest.raises(Exception, match="no stream"):
-        spark.readStream.format("bloomseal").load(str(folder)).writeStream.format("noop").option(
-            "checkpointLocation", str(tmp_path / "checkpoint")
-        ).start().processAllAvailable()
     with pytest.raises(bs.UnsupportedError, match="which files are live"):
         bss.read(spark, tmp_path)
 

@@ -14,8 +14,6 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy
 
-from .stream_job import to_its_end
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -38,7 +36,8 @@ def rows(spark: SparkSession, policy: Policy) -> Callable[[int, int], DataFrame]
 
 def run(stream: Any, checkpoint: Path, **options: str) -> None:
     """Until all that is there is done."""
-    to_its_end(stream.option("checkpointLocation", str(checkpoint)).options(**options))
+    stream = stream.option("checkpointLocation", str(checkpoint)).options(**options)
+    stream.trigger(availableNow=True).start().awaitTermination()
 
 
 def ids(frame: DataFrame) -> list[int]:
@@ -51,7 +50,7 @@ def test_from_table_to_table_each_row_once_also_when_a_batch_is_repeated(
     source, sink, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
 
     def copy() -> None:
-        stream = spark.readStream.format("bloomseal").load(str(source)).where("id != 5")
+        stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(source)).where("id != 5")
         run(bss.write_stream(stream, sink, partition_by=["k"]), checkpoint)
 
     bss.write(rows(0, 8), source)
@@ -71,31 +70,13 @@ def test_from_table_to_table_each_row_once_also_when_a_batch_is_repeated(
     assert ids(bss.read(spark, sink)) == ids(spark.read.parquet(str(sink))) == wanted
 
 
-def test_a_batch_whose_files_are_gone_is_an_error(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
-) -> None:
-    def copy() -> None:
-        stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
-        run(bss.write_stream(stream, tmp_path / "out"), tmp_path / "checkpoint")
+def test_the_data_source_is_no_stream(tmp_path: Path) -> None:
+    from pyspark.sql.types import StructType
 
-    bss.write(rows(0, 4), tmp_path / "in")
-    copy()
-    for folder in ("commits",):
-        shutil.rmtree(tmp_path / "checkpoint" / folder)
-    shutil.rmtree(tmp_path / "out")
-    next((tmp_path / "in").glob("*.parquet")).unlink()
-    with pytest.raises(Exception, match="of the batch are gone"):
-        copy()
+    from bloomseal.spark.source.source import BloomsealSource
 
-
-def test_sparks_own_file_stream_reads_sealed_files(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
-) -> None:
-    bss.write(rows(0, 8), tmp_path / "in")
-    stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
-    for _ in range(2):
-        run(bss.write_stream(stream, tmp_path / "out"), tmp_path / "checkpoint")
-    assert ids(bss.read(spark, tmp_path / "out")) == list(range(8))
+    with pytest.raises(bs.UsageError, match="reads tables only.*readStream"):
+        BloomsealSource({"path": str(tmp_path)}).streamReader(StructType())
 
 
 def test_the_file_sinks_log_says_which_files_are_live(
@@ -121,7 +102,7 @@ def test_the_file_sinks_log_says_which_files_are_live(
     for mode in ("append", "overwrite"):
         with pytest.raises(bs.UnsupportedError, match="log names its files"):
             bss.write(rows(0, 1), out, mode=mode, partition_by=["k"])
-    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+    stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
     with pytest.raises(bs.UsageError, match="files already"):
         bss.write_stream(stream, tmp_path / "in")
     assert sorted(tmp_path.rglob("*")) == before
@@ -136,7 +117,7 @@ def test_a_sink_is_found_in_any_thread_and_session(
     bss.write(rows(0, 4), tmp_path / "in")
 
     def copy(session: SparkSession, name: str) -> list[int]:
-        stream = session.readStream.format("bloomseal").load(str(tmp_path / "in"))
+        stream = session.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
         run(bss.write_stream(stream, tmp_path / name), tmp_path / f"checkpoint-{name}")
         return ids(bss.read(session, tmp_path / name))
 

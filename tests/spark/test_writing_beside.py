@@ -389,7 +389,7 @@ def test_what_is_no_list_of_columns_or_no_table_is_refused(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     bss.write(rows(0, 4), tmp_path / "t")
-    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "t"))
+    stream = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "t"))
     with pytest.raises(bs.UsageError, match="write_stream"):
         bss.write(stream, tmp_path / "u")
     with pytest.raises(bs.UsageError, match="as a list"):

@@ -93,13 +93,10 @@ class TableReader(DataSourceReader):
         _ = self._scan.target
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self.tasks(self._scan.settings.find_files(self._scan.schema))
-
-    def tasks(self, tree: Tree) -> Sequence[InputPartition]:
-        """The tasks that read these files."""
         # Tasks load less than the planning.
         from .planning import packed, planned
 
+        tree = self._scan.settings.find_files(self._scan.schema)
         folders, rules = tuple(tree.columns.names), tree.rules
         scan = replace(self._scan, partitioned=folders, rules=rules)
         plan = planned(scan, tree, scan.settings.zone or self._defaults.zone)

@@ -59,10 +59,10 @@ class BloomsealSource(DataSource):
             hint="bloomseal.spark.write; for a table of the catalog USING parquet, and bloomseal.spark.protect_table",
         )
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from .stream_reader import TableStreamReader
-
-        return TableStreamReader(self._settings, schema, self.defaults)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
+        raise UsageError(
+            "this data source reads tables only", hint="spark.readStream.schema(...).parquet(path), after enable"
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
         raise UsageError("this data source reads only", hint="bloomseal.spark.write_stream, or foreachBatch")
