@@ -75,7 +75,7 @@ def test_the_data_source_is_no_stream(tmp_path: Path) -> None:
 
     from bloomseal.spark.source.source import BloomsealSource
 
-    with pytest.raises(bs.UsageError, match="reads tables only.*readStream"):
+    with pytest.raises(bs.UsageError, match=r"reads tables only.*readStream"):
         BloomsealSource({"path": str(tmp_path)}).streamReader(StructType())
 
 
