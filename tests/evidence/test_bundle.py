@@ -9,7 +9,7 @@ import subprocess
 import tracemalloc
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -23,13 +23,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import bloomseal as bs
 from bloomseal.cli.main import main
-from bloomseal.evidence.bundle.archive import MANIFEST, Spool, opened, pack, unpack, write
+from bloomseal.evidence.bundle.archive import MANIFEST, Member, Spool, opened, pack, unpack, write
 from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
 from bloomseal.evidence.bundle.signing import FileSigner, PublicKey
 
 Found = TypeVar("Found")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MEMBERS = {"index.html": b"<p>hello</p>", "rotation/one.jsonl": b"{}\n"}
+
+
+def packed(members: Mapping[str, Member]) -> bytes:
+    out = io.BytesIO()
+    pack(out, members)
+    return out.getvalue()
 
 
 def key_pair(folder: Path, name: str) -> tuple[Path, Path]:
@@ -51,7 +57,7 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_same_members_give_the_same_bytes() -> None:
-    assert pack(MEMBERS) == pack(dict(reversed(MEMBERS.items())))
+    assert packed(MEMBERS) == packed(dict(reversed(MEMBERS.items())))
 
 
 def test_a_bundle_verifies(made: tuple[Path, Path]) -> None:
@@ -65,7 +71,7 @@ def test_a_bundle_verifies(made: tuple[Path, Path]) -> None:
 def rewritten(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
     members = unpack(path)
     change(members)
-    path.write_bytes(pack(members))
+    path.write_bytes(packed(members))
 
 
 def with_zipfile(path: Path, change: Callable[[zipfile.ZipFile], None]) -> None:
@@ -146,7 +152,7 @@ ATTACKS: dict[str, Callable[[Path], object]] = {
     "comment": lambda path: with_zipfile(path, lambda z: setattr(z, "comment", b"read me")),
     "bytes in front": lambda path: path.write_bytes(b"#!/bin/sh\n" + path.read_bytes()),
     "bytes behind": lambda path: path.write_bytes(path.read_bytes() + b"more"),
-    "another archive behind": lambda path: path.write_bytes(path.read_bytes() + pack({"index.html": b""})),
+    "another archive behind": lambda path: path.write_bytes(path.read_bytes() + packed({"index.html": b""})),
     "name of another case": lambda path: with_zipfile(path, lambda z: z.writestr("INDEX.html", b"other")),
     "64-bit form": sixty_four,
     "members in one place": one_place,

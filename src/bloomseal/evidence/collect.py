@@ -39,7 +39,7 @@ from .bundle.signing import PublicKey, Signer
 from .columns import Look
 from .destruction import Certificate
 from .keys import KeyVersionFacts, key_versions
-from .leaks import ColumnLeak, leaks_of
+from .leaks import leaks_of
 from .versions import ask
 
 if TYPE_CHECKING:
@@ -167,7 +167,6 @@ def gather(
     kms = None if tools is None else tools.calls
     seen = _seen(report, auditor.policies, kms, now)
     refs = {ref.path: ref for ref in places.files}
-    leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), auditor.keys)
     members: dict[str, Member] = {}
     rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
     certificates = _certificates(auditor, beside, paths, _key_policies(seen.tables)[0])
@@ -186,7 +185,7 @@ def gather(
         "columns": seen.columns(),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
-        "leaks": [one.to_dict() for one in leaks],
+        "leaks": leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), auditor.keys),
         "requirements": seen.requirements(),
         "access": {
             "logged_by_policy": {policy.name: policy.access_log is not None for policy in seen.tables},
@@ -194,7 +193,7 @@ def gather(
         },
     }
     told = json.loads(_json(told))  # as a reader sees it, moments as text
-    members |= _renderings(report, seen.versions, told, leaks)
+    members |= _renderings(report, seen.versions, told)
     members["evidence.json"] = _json(told)
     members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
     return Evidence(told, report, members, required)
@@ -211,9 +210,7 @@ def _seen(report: Report, policies: Policies, kms: KmsCalls | None, now: datetim
     return Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
 
 
-def _renderings(
-    report: Report, versions: Sequence[KeyVersionFacts], told: dict[str, Any], leaks: Sequence[ColumnLeak]
-) -> dict[str, Member]:
+def _renderings(report: Report, versions: Sequence[KeyVersionFacts], told: dict[str, Any]) -> dict[str, Member]:
     from ..audit.rendering.cbom import to_cbom
     from ..audit.rendering.html import to_html
     from ..audit.rendering.sarif import sarif_pieces
@@ -233,7 +230,7 @@ def _renderings(
         "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
         "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
         "index.html": index_page(told),
-        "leaks.html": leak_page(told, leaks),
+        "leaks.html": leak_page(told),
     }
     return {
         "inventory.parquet": inventory.getvalue(),

@@ -5,7 +5,6 @@ values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,50 +14,15 @@ from ..audit.leaks import Pace, pace
 from ..core.errors import BloomsealError
 from ..core.storage.ref import FileRef
 
-__all__ = ["ColumnLeak", "leaks_of"]
+__all__ = ["leaks_of"]
 
 _SAMPLES: Final = 3
 
 
-@dataclass(frozen=True)
-class ColumnLeak:
-    """One column of one table.
-
-    Attributes:
-        table: by the policy; None where it names none.
-        column: dotted path.
-        files: in which it was seen.
-        in_clear: what stands in clear → in how many files. ``values`` are the pages themselves.
-        unseen: files of which nobody could tell, for want of a key.
-        example: a file with a filter in clear.
-        values_in_filter: the example's, estimated from its filters' bits.
-        candidates_per_second: candidates that the example's filters answer for, on one core of this machine.
-    """
-
-    table: str | None
-    column: str
-    files: int
-    in_clear: dict[str, int]
-    unseen: int
-    example: str | None = None
-    values_in_filter: int | None = None
-    candidates_per_second: float | None = None
-
-    @property
-    def seconds_for_nine_digits(self) -> float | None:
-        """How long it takes to ask for all numbers of nine digits, such as social security numbers."""
-        return None if not self.candidates_per_second else 1e9 / self.candidates_per_second
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data; what was measured is rounded to two digits."""
-        told = asdict(self)
-        for name in ("candidates_per_second", "values_in_filter"):
-            told[name] = None if told[name] is None else int(float(f"{told[name]:.2g}"))
-        return told
-
-
-def leaks_of(inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = None) -> list[ColumnLeak]:
-    """Every column, by table.
+def leaks_of(inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = None) -> list[dict[str, Any]]:
+    """Every column, by table: in how many of its files what stands in clear, and how many nobody could look into. Where
+    a filter does, an example: about how many values are in its file's filters, and for how many candidates a second
+    they answer. Both are rounded to two digits.
 
     Args:
         refs: a file's path → where it is.
@@ -69,18 +33,17 @@ def leaks_of(inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = No
     for (table, column), marks in exposures(inventory).items():
         some = sorted(names[int(one)].as_py() for one in marks.get(FILTER, ())[:_SAMPLES])
         example, paced = _paced(some, column, refs, keys)
-        counts = {mark: len(marks[mark]) for mark in sorted(marks.keys() & set(MARKS))}
         told.append(
-            ColumnLeak(
-                table,
-                column,
-                len(marks[ALL_FILES]),
-                counts,
-                len(marks.get(HIDDEN, ())),
-                example,
-                None if paced is None else paced.values,
-                None if paced is None else paced.per_second,
-            )
+            {
+                "table": table,
+                "column": column,
+                "files": len(marks[ALL_FILES]),
+                "in_clear": {mark: len(marks[mark]) for mark in sorted(marks.keys() & set(MARKS))},
+                "unseen": len(marks.get(HIDDEN, ())),
+                "example": example,
+                "values_in_filter": None if paced is None else _rounded(paced.values),
+                "candidates_per_second": None if paced is None else _rounded(paced.per_second),
+            }
         )
     return told
 
@@ -97,3 +60,7 @@ def _paced(
         if found is not None:
             return name, found
     return None, None
+
+
+def _rounded(number: float) -> int:
+    return int(float(f"{number:.2g}"))

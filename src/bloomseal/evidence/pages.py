@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..audit.facts.exposure import FILTER, VALUES
+from ..audit.facts.exposure import FILTER
 from ..audit.rendering.html import rendered
 from ..policy import SENSITIVE
 from .claims import CONTRADICTED, NOT_CONTRADICTED, NOT_SEEN
-from .leaks import ColumnLeak
 
 __all__ = ["index_page", "leak_page"]
 
@@ -101,10 +100,13 @@ the bundle is as its signers left it.</p>
 _LEAKS: Final = (
     _HEAD
     + """<p><strong>{{ headline }}</strong></p>
-{% for group, rows in groups %}{% if rows %}<h2>{{ group }}</h2>
+{% for group, mark, rows in groups %}{% if rows %}<h2>{{ group }}</h2>
 <div class="wide"><table><thead><tr><th>Table, column</th><th>Values in clear</th><th>What else is in clear</th></tr></thead><tbody>
-{% for r in rows %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td><td data-name="Values"><span class="{{ r.mark }}">{{ r.open }}</span></td>
-<td data-name="Also">{{ r.lines | join("; ") }}</td></tr>
+{% for r in rows %}{% set open = r.in_clear.get("values", 0) %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td>
+<td data-name="Values"><span{% if open %} class="{{ mark }}"{% endif %}>in {{ open }} of {{ r.files }} files</span></td>
+<td data-name="Also">{% for what, count in r.in_clear.items() if what != "values" %}{{ what }} in clear in {{ count }} of {{ r.files }} files<br>{% endfor %}
+{% if r.candidates_per_second %}{% set seconds = 1000000000 / r.candidates_per_second %}one file's filters, over some {{ "{:,}".format(r.values_in_filter) }} values, answer for {{ "{:,}".format(r.candidates_per_second) }} candidates a second on one core: all numbers of nine digits in about {{ "%.1f hours" | format(seconds / 3600) if seconds > 7200 else "%.0f minutes" | format(seconds / 60) if seconds > 120 else "%.0f seconds" | format(seconds) }}<br>{% endif %}
+{% if r.unseen %}{{ r.unseen }} files could not be looked into{% endif %}</td></tr>
 {% endfor %}</tbody></table></div>{% endif %}{% endfor %}
 {% if filters %}<h2>What a filter in clear gives away</h2>
 <p>A Bloom filter answers one question for everybody who can read the file: could this value be in here? Whoever has a list of possible
@@ -129,69 +131,30 @@ def index_page(told: dict[str, Any]) -> str:
     return rendered(_INDEX, told=told, title="Evidence about encrypted tables", marks=_MARKS)
 
 
-def leak_page(told: dict[str, Any], leaks: Sequence[ColumnLeak]) -> str:
-    """What anybody can read today; raises as `index_page`."""
-    known = {(one["table"], one["column"]): one for one in told["columns"]}
-    rows = []
-    for leak, plain in zip(leaks, told["leaks"], strict=True):
-        about = known.get((leak.table, leak.column), {})
-        worry = about.get("sensitivity") in SENSITIVE or bool(about.get("requirements"))
-        rows.append((worry, _row(leak, plain, worry)))
-    groups = [
-        ("Sensitive columns", [row for worry, row in rows if worry]),
-        ("Other columns", [row for worry, row in rows if not worry]),
-    ]
+def leak_page(told: dict[str, Any]) -> str:
+    """What anybody can read today; arguments and exceptions as of `index_page`."""
+    worrying = {
+        (one["table"], one["column"])
+        for one in told["columns"]
+        if one["sensitivity"] in SENSITIVE or one["requirements"]
+    }
+    sensitive = [one for one in told["leaks"] if (one["table"], one["column"]) in worrying]
+    others = [one for one in told["leaks"] if one not in sensitive]
     return rendered(
         _LEAKS,
         told=told,
         title="What anybody can read today",
-        headline=_headline([row for worry, row in rows if worry]),
-        groups=groups,
-        filters=any(FILTER in leak.in_clear for leak in leaks),
+        headline=_headline(sensitive),
+        groups=[("Sensitive columns", "bad", sensitive), ("Other columns", "open", others)],
+        filters=any(FILTER in one["in_clear"] for one in told["leaks"]),
     )
 
 
-def _headline(rows: Sequence[dict[str, Any]]) -> str:
-    if not rows:
+def _headline(sensitive: Sequence[dict[str, Any]]) -> str:
+    if not sensitive:
         return "No column that was seen is sensitive by a policy."
-    open_ones = [str(row["column"]) for row in rows if row["in_clear"]]
-    unseen = sum(1 for row in rows if row["unseen"])
-    told = f"Of {len(rows)} sensitive columns that were seen, {len(open_ones)} give something away"
+    open_ones = [str(one["column"]) for one in sensitive if one["in_clear"]]
+    unseen = sum(1 for one in sensitive if one["unseen"])
+    told = f"Of {len(sensitive)} sensitive columns that were seen, {len(open_ones)} give something away"
     told += f": {', '.join(open_ones)}" if open_ones else ""
     return told + (f"; {unseen} could not be looked into everywhere." if unseen else ".")
-
-
-def _row(leak: ColumnLeak, plain: dict[str, Any], worry: bool) -> dict[str, Any]:
-    open_files = leak.in_clear.get(VALUES, 0)
-    lines = [
-        f"{what} in clear in {count} of {leak.files} files" for what, count in leak.in_clear.items() if what != VALUES
-    ]
-    if FILTER in leak.in_clear and plain["candidates_per_second"]:
-        lines.append(_speed(leak, plain))
-    if leak.unseen:
-        lines.append(f"{leak.unseen} files could not be looked into")
-    return {
-        "table": leak.table,
-        "column": leak.column,
-        "open": f"in {open_files} of {leak.files} files",
-        "mark": ("bad" if worry else "open") if open_files else "",
-        "lines": lines,
-        "in_clear": bool(leak.in_clear),
-        "unseen": leak.unseen,
-    }
-
-
-def _speed(leak: ColumnLeak, plain: dict[str, Any]) -> str:
-    rate, values = plain["candidates_per_second"], plain["values_in_filter"]
-    seconds = leak.seconds_for_nine_digits or 0.0
-    long = (
-        f"{seconds / 3600:.1f} hours"
-        if seconds > 7200
-        else f"{seconds / 60:.0f} minutes"
-        if seconds > 120
-        else f"{seconds:.0f} seconds"
-    )
-    return (
-        f"one file's filters, over some {values:,} values, answer for {rate:,} candidates a second on one core: all "
-        f"numbers of nine digits in about {long}"
-    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import re
 import shutil
@@ -137,18 +136,12 @@ def digest_of(member: Member) -> str:
     return digest.hexdigest()
 
 
-def pack(members: Mapping[str, Member]) -> bytes:
+def pack(out: IO[bytes], members: Mapping[str, Member]) -> None:
     """The archive with these members.
 
     Raises:
         UsageError: a name that no bundle has, or more than a bundle holds.
     """
-    out = io.BytesIO()
-    _pack(out, members)
-    return out.getvalue()
-
-
-def _pack(out: IO[bytes], members: Mapping[str, Member]) -> None:
     if len(members) > MAX_BUNDLE_MEMBERS or sum(map(len, members.values())) > MAX_BUNDLE_BYTES - (1 << 20):
         raise UsageError("this is more than one bundle holds", hint="a bundle for each table")
     checksums = []
@@ -243,7 +236,7 @@ def write(
     if not overwrite:
         check_free(target)
     with storage_errors("write the bundle", str(target)), tempfile.TemporaryFile() as packed:
-        _pack(packed, members)
+        pack(packed, members)
         packed.seek(0)
         with Replacement(*Folder.of(target), mode=0o600, private=not overwrite) as new:
             with open(new.fd, "wb", closefd=False) as file:

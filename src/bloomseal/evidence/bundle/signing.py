@@ -34,11 +34,6 @@ __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_fo
 _LONGEST_PEM: Final = 1 << 14
 _ED25519_BYTES: Final = 64
 _LONGEST_ECDSA: Final = 104
-_ORDERS: Final = {
-    "secp256r1": 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
-    "secp384r1": 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973,
-}
-"""SP 800-186, section 3.2.1."""
 _DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
 
 
@@ -79,7 +74,7 @@ class PublicKey:
             key = load_pem_public_key(data) if data.lstrip().startswith(b"-----") else load_der_public_key(data)
         except Exception:
             key = None
-        known = isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ORDERS
+        known = isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _DIGESTS
         if not (known or isinstance(key, Ed25519PublicKey)):
             private = b"PRIVATE KEY" in data
             raise UsageError(
@@ -111,7 +106,7 @@ class PublicKey:
         if isinstance(self._key, Ed25519PublicKey):
             return signature
         r, s = decode_dss_signature(signature)
-        return encode_dss_signature(r, min(s, _ORDERS[self._key.curve.name] - s))
+        return encode_dss_signature(r, min(s, self._key.curve.group_order - s))
 
     def __repr__(self) -> str:
         return f"<PublicKey {self.fingerprint[:16]}>"
