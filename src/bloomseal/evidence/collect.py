@@ -167,6 +167,7 @@ def gather(
     kms = None if tools is None else tools.calls
     seen = _seen(report, auditor.policies, kms, now)
     refs = {ref.path: ref for ref in places.files}
+    leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), auditor.keys)
     members: dict[str, Member] = {}
     rotations = _rotations(beside.journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
     certificates = _certificates(auditor, beside, paths, _key_policies(seen.tables)[0])
@@ -182,10 +183,9 @@ def gather(
         "looked_at": {"paths": list(paths), "kms": kms and kms.name, **seen.summary()},
         "findings": seen.findings(),
         "keys": [one.to_dict() for one in seen.versions],
-        "columns": seen.columns(),
+        "columns": seen.columns(leaks),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
-        "leaks": leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), auditor.keys),
         "requirements": seen.requirements(),
         "access": {
             "logged_by_policy": {policy.name: policy.access_log is not None for policy in seen.tables},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..core.cached import cached_property
 from ..core.columns import covers
 from ..policy import TablePolicy
 from .keys import KeyVersionFacts
+from .leaks import NO_LEAK
 
 __all__ = ["Look"]
 
@@ -74,32 +75,29 @@ class Look:
             for place, one in sorted(first.items(), key=lambda item: (-item[0][0], item[0][1]))
         ]
 
-    def columns(self) -> list[dict[str, Any]]:
-        """Every encrypted column, and every one that the policy says something of, those under a requirement first."""
-        required = self._required()
+    def columns(self, leaks: Mapping[Place, dict[str, Any]]) -> list[dict[str, Any]]:
+        """Every column that was seen, or that is under a requirement: how files protect it, by which keys, what was
+        found, and what anybody can read (`leaks_of`). Those under a requirement come first.
+        """
+        required, found = self._required(), self._by_place()
         by_name = {policy.name: policy for policy in self.tables}
-        seen, found = self._seen, self._by_place()
-        told = []
-        for place in sorted({*seen, *required}, key=lambda one: (one not in required, one[0] or "", one[1])):
-            table, column = place
-            policy, files = by_name.get(table or ""), seen.get(place, {})
-            keyed = policy is not None and policy.master_key(column) is not None
-            if place not in required and set(files) <= {"plaintext"} and not keyed:
-                continue
-            told.append(
-                {
-                    "table": table,
-                    "column": column,
-                    "requirements": list(required.get(place, ())),
-                    "sensitivity": policy.sensitivity(column).value if policy is not None else None,
-                    "files": files,
-                    "keys": [
-                        one.name for one in self.versions if any((use.table, use.column) == place for use in one.used)
-                    ],
-                    "findings": dict(sorted(found.get(place, Counter()).items())),
-                }
-            )
-        return told
+        keys: dict[Place, list[str]] = defaultdict(list)
+        for one in self.versions:
+            for place in {(use.table, use.column) for use in one.used}:
+                keys[place].append(one.name)
+        return [
+            {
+                "table": place[0],
+                "column": place[1],
+                "requirements": list(required.get(place, ())),
+                "sensitivity": by_name[place[0]].sensitivity(place[1]).value if place[0] in by_name else None,
+                "files": self._seen.get(place, {}),
+                "keys": keys[place],
+                "findings": dict(sorted(found.get(place, Counter()).items())),
+                **leaks.get(place, NO_LEAK),
+            }
+            for place in sorted({*self._seen, *required}, key=lambda one: (one not in required, one[0] or "", one[1]))
+        ]
 
     def requirements(self) -> list[dict[str, Any]]:
         """What was seen of the columns under each requirement that the policy names. What it asks for is not judged."""

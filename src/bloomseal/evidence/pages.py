@@ -55,11 +55,12 @@ the bundle is as its signers left it.</p>
 {% endfor %}</tbody></table></div>
 {% else %}<p>The policy puts no column under a requirement.</p>{% endif %}
 <h2>Columns</h2>
-{% if told.columns %}<div class="wide"><table><thead><tr><th>Column</th><th>Comes under</th><th>Sensitivity</th><th>Seen in</th><th>Keys</th><th>Findings</th></tr></thead><tbody>
-{% for c in told.columns %}<tr><td data-name="Column">{{ c.table or "(no table)" }}: {{ c.column }}</td><td data-name="Comes under">{{ c.requirements | join(", ") }}</td><td data-name="Sensitivity">{{ c.sensitivity or "" }}</td>
+<p class="note">Columns in plaintext of which the policy says nothing are in <a href="leaks.html">leaks.html</a>.</p>
+<div class="wide"><table><thead><tr><th>Column</th><th>Comes under</th><th>Sensitivity</th><th>Seen in</th><th>Keys</th><th>Findings</th></tr></thead><tbody>
+{% for c in told.columns if c.requirements or c["keys"] or c.findings or "plaintext" not in c.files %}<tr><td data-name="Column">{{ c.table or "(no table)" }}: {{ c.column }}</td><td data-name="Comes under">{{ c.requirements | join(", ") }}</td><td data-name="Sensitivity">{{ c.sensitivity or "" }}</td>
 <td data-name="Seen in">{% for how, count in c.files.items() %}{{ how }}: {{ count }} files<br>{% else %}no file{% endfor %}</td><td data-name="Keys">{{ c["keys"] | join(", ") }}</td>
 <td data-name="Findings">{% for rule, count in c.findings.items() %}{{ rule }}: {{ count }}<br>{% endfor %}</td></tr>
-{% endfor %}</tbody></table></div>{% else %}<p>No column that was seen is encrypted, and the policy names none.</p>{% endif %}
+{% endfor %}</tbody></table></div>
 <h2>Keys</h2>
 <div class="wide"><table><thead><tr><th>Key</th><th>State</th><th>Active since</th><th>Rotation due</th><th>Usage ends</th><th>Files</th><th>Modules</th><th>Columns</th><th>By the policy</th></tr></thead><tbody>
 {% for k in told["keys"] %}<tr><td data-name="Key">{{ k.master_key }}:{{ k.version or "?" }}{{ " (current)" if k.current }}</td>
@@ -102,9 +103,9 @@ _LEAKS: Final = (
     + """<p><strong>{{ headline }}</strong></p>
 {% for group, mark, rows in groups %}{% if rows %}<h2>{{ group }}</h2>
 <div class="wide"><table><thead><tr><th>Table, column</th><th>Values in clear</th><th>What else is in clear</th></tr></thead><tbody>
-{% for r in rows %}{% set open = r.in_clear.get("values", 0) %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td>
-<td data-name="Values"><span{% if open %} class="{{ mark }}"{% endif %}>in {{ open }} of {{ r.files }} files</span></td>
-<td data-name="Also">{% for what, count in r.in_clear.items() if what != "values" %}{{ what }} in clear in {{ count }} of {{ r.files }} files<br>{% endfor %}
+{% for r in rows %}{% set open, files = r.in_clear.get("values", 0), r.seen_in %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td>
+<td data-name="Values"><span{% if open %} class="{{ mark }}"{% endif %}>in {{ open }} of {{ files }} files</span></td>
+<td data-name="Also">{% for what, count in r.in_clear.items() if what != "values" %}{{ what }} in clear in {{ count }} of {{ files }} files<br>{% endfor %}
 {% if r.candidates_per_second %}{% set seconds = 1000000000 / r.candidates_per_second %}one file's filters, over some {{ "{:,}".format(r.values_in_filter) }} values, answer for {{ "{:,}".format(r.candidates_per_second) }} candidates a second on one core: all numbers of nine digits in about {{ "%.1f hours" | format(seconds / 3600) if seconds > 7200 else "%.0f minutes" | format(seconds / 60) if seconds > 120 else "%.0f seconds" | format(seconds) }}<br>{% endif %}
 {% if r.unseen %}{{ r.unseen }} files could not be looked into{% endif %}</td></tr>
 {% endfor %}</tbody></table></div>{% endif %}{% endfor %}
@@ -133,20 +134,16 @@ def index_page(told: dict[str, Any]) -> str:
 
 def leak_page(told: dict[str, Any]) -> str:
     """What anybody can read today; arguments and exceptions as of `index_page`."""
-    worrying = {
-        (one["table"], one["column"])
-        for one in told["columns"]
-        if one["sensitivity"] in SENSITIVE or one["requirements"]
-    }
-    sensitive = [one for one in told["leaks"] if (one["table"], one["column"]) in worrying]
-    others = [one for one in told["leaks"] if one not in sensitive]
+    seen = [one for one in told["columns"] if one["seen_in"]]
+    sensitive = [one for one in seen if one["sensitivity"] in SENSITIVE or one["requirements"]]
+    others = [one for one in seen if one not in sensitive]
     return rendered(
         _LEAKS,
         told=told,
         title="What anybody can read today",
         headline=_headline(sensitive),
         groups=[("Sensitive columns", "bad", sensitive), ("Other columns", "open", others)],
-        filters=any(FILTER in one["in_clear"] for one in told["leaks"]),
+        filters=any(FILTER in one["in_clear"] for one in seen),
     )
 
 

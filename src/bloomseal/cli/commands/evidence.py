@@ -306,6 +306,10 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
 
 def _tell_columns(told: dict[str, Any]) -> None:
     for column in told["columns"]:
+        if not (column["requirements"] or column["keys"] or column["findings"]) and set(column["files"]) == {
+            "plaintext"
+        }:
+            continue
         under = f" ({', '.join(column['requirements'])})" if column["requirements"] else ""
         click.echo(printable(f"{column['table'] or '(no table)'}: {column['column']}{under}"))
         click.echo(
