@@ -13,6 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.core.exclusion import (
+    BelievedFilter,
     Exclusion,
     Reason,
     by_bounds,
@@ -44,7 +45,7 @@ PROOFS = {
 }
 """Imported by name."""
 METHODS = {
-    "none_in": ["read/orc/prune.py", "read/prune.py"],  # for `by_orc_filters`; passes on to the set of values
+    "none_in": ["read/orc/prune.py"],  # for `by_orc_filters`
     "is_same": [
         "index/check.py",  # counts
         "index/facts/sameness.py",
@@ -153,8 +154,10 @@ def test_by_statistics(file: bs.SealedFile) -> None:
 
 def test_by_filter(file: bs.SealedFile) -> None:
     sets = [ProbeSet.of([value], ColumnType(PhysicalType.INT64)) for value in (4, 5)]
-    assert by_filter(file.walk, file.walk.chunk(0, 0), sets) == [None, Exclusion(Reason.FILTER, "a")]
-    assert by_filter(file.walk, file.walk.chunk(0, 1), sets) is None
+    a, b = (BelievedFilter(file.walk, file.walk.chunk(0, column)) for column in (0, 1))
+    assert [by_filter(a, one) for one in sets] == [None, Exclusion(Reason.FILTER, "a")]
+    assert [by_filter(b, one) for one in sets] == [None, None]
+    assert (a.exists, b.exists) == (True, False)
 
 
 def test_by_page_index(file: bs.SealedFile) -> None:

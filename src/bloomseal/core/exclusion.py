@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .cached import cached_property
 from .parquet.belief import believed_filter
 from .parquet.chunk import Chunk
 from .parquet.expectation import Expectation
@@ -30,6 +31,7 @@ from .parquet.walk import Walk
 from .sbbf import SplitBlockBloomFilter
 
 __all__ = [
+    "BelievedFilter",
     "Comparison",
     "Exclusion",
     "Reason",
@@ -82,6 +84,9 @@ class Exclusion:
     column: str | None = None
 
 
+_NOWHERE: Final = Exclusion(Reason.CONDITION)
+
+
 class Comparison(Protocol):
     """``column op values``, as bounds are asked about it."""
 
@@ -107,7 +112,7 @@ class IndexedFile(Protocol):
 
 def by_condition(alternatives: Iterable[Exclusion | None]) -> Exclusion | None:
     """By all ways in which rows could be there, each of which is excluded; None where one is not."""
-    last = Exclusion(Reason.CONDITION)
+    last = _NOWHERE
     for one in alternatives:
         if one is None:
             return None
@@ -159,15 +164,34 @@ def by_page_search(chunk: Chunk, page: Page, could_hold: Callable[[Page], bool])
     return None if could_hold(page) else Exclusion(Reason.PAGE_SEARCH, chunk.leaf.name)
 
 
-def by_filter(walk: Walk, chunk: Chunk, asked: Sequence[ValueSet]) -> list[Exclusion | None] | None:
-    """For each set of values, by the chunk's filter; None where there is none that is believed.
+class BelievedFilter:
+    """The filter of a column chunk, opened when it is first asked about values.
+
+    Raises:
+        As `believed_filter`, where it is opened.
+    """
+
+    def __init__(self, walk: Walk, chunk: Chunk) -> None:
+        self._walk, self._chunk = walk, chunk
+
+    @cached_property
+    def _opened(self) -> SplitBlockBloomFilter | None:
+        return believed_filter(self._walk, self._chunk)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one that is believed."""
+        return self._opened is not None
+
+
+def by_filter(bloom_filter: BelievedFilter, asked: ValueSet) -> Exclusion | None:
+    """By a filter that excludes each of these values; None also where there is none that is believed.
 
     Raises:
         As `believed_filter`.
     """
-    if (found := believed_filter(walk, chunk)) is None:
-        return None
-    return [Exclusion(Reason.FILTER, chunk.leaf.name) if one.none_in(found) else None for one in asked]
+    found, column = bloom_filter._opened, bloom_filter._chunk.leaf.name
+    return Exclusion(Reason.FILTER, column) if found is not None and asked.none_in(found) else None
 
 
 def by_orc_filters(possible: Bools, column: str | None = None) -> dict[int, Exclusion]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..core.exclusion import Exclusion, Reason, by_condition, by_filter, by_statistics
+from ..core.exclusion import BelievedFilter, Exclusion, Reason, by_condition, by_filter, by_statistics
 from ..core.parquet.statistics import bounds
-from ..core.parquet.walk import Walk
+from ..core.parquet.walk import Chunk, Walk
 from ..core.sbbf import SplitBlockBloomFilter
 from ..format.calendar import need_one_calendar
 from ..sbbf import KeySet
@@ -60,62 +60,72 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, values_left: Left | 
     for chunk in chunks.values():
         walk.meta(chunk)
     need_one_calendar(walk, group, (chunk.leaf for chunk in chunks.values()))
+    found = [_by_statistics(walk, chunks, way) for way in predicate.any_of]
+    if None in found:
+        filters = _Filters(walk, chunks, values_left)
+        return by_condition(one or filters.exclude(way) for one, way in zip(found, predicate.any_of, strict=True))
+    return by_condition(found)
 
-    def outside(way: Sequence[Term]) -> Exclusion | None:
-        found = (by_statistics(walk, chunks[term.leaf.index], term) for term in way)
-        return next((one for one in found if one is not None), None)
 
-    ways = [(way, outside(way)) for way in predicate.any_of]
-    left = [way for way, excluded in ways if excluded is None]
-    known: dict[int, Exclusion | None] = {}
+def _by_statistics(walk: Walk, chunks: Mapping[int, Chunk], way: Sequence[Term]) -> Exclusion | None:
+    for term in way:
+        if (found := by_statistics(walk, chunks[term.leaf.index], term)) is not None:
+            return found
+    return None
 
-    def absent(way: Sequence[Term]) -> Exclusion | None:
+
+class _Filters:
+    """The filters of one row group, each opened once."""
+
+    def __init__(self, walk: Walk, chunks: Mapping[int, Chunk], values_left: Left | None) -> None:
+        self._walk, self._chunks, self._left = walk, chunks, values_left
+        self._filters: dict[int, BelievedFilter] = {}
+        self._answers: dict[int, Exclusion | None] = {}
+
+    def exclude(self, way: Sequence[Term]) -> Exclusion | None:
+        """By a term of a conjunction."""
         for term in way:
             if not term.by_equality:
                 continue
-            if id(term) not in known:
-                # All terms that ask this filter ask now: the next filter may take its memory.
-                column = term.leaf.index
-                same = [one for other in left for one in other if one.leaf.index == column and one.by_equality]
-                known.update(zip(map(id, same), ask(column, same), strict=True))
-            if (excluded := known[id(term)]) is not None:
-                return excluded
+            if id(term) not in self._answers:
+                self._answers[id(term)] = self._ask(term)
+            if (found := self._answers[id(term)]) is not None:
+                return found
         return None
 
-    def ask(column: int, terms: Sequence[Term]) -> Sequence[Exclusion | None]:
-        chunk = chunks[column]
-        between = bounds(walk.meta(chunk), chunk.leaf, walk.footer.ordered[column])
-        asked = [_Among(term, between) for term in terms]
+    def _ask(self, term: Term) -> Exclusion | None:
+        chunk = self._chunks[column := term.leaf.index]
+        if (bloom_filter := self._filters.get(column)) is None:
+            bloom_filter = self._filters[column] = BelievedFilter(self._walk, chunk)
+        if (keys := term.keys) is None:
+            return None if term.probe_set is None else by_filter(bloom_filter, term.probe_set)
         # Of values that are found without decoding, some are often in every row group: then filters are only a price.
-        due = any((keys := term.many_texts) is None or not keys.quick or term.filter_yield.due for term in terms)
-        answers = by_filter(walk, chunk, asked) if due else None
-        for number, (term, one) in enumerate(zip(terms, asked, strict=True)):
-            if answers is not None:
-                term.filter_yield.add(answers[number] is not None)
-            elif term.keys is not None:
-                one.narrow(term.keys, None)
-            if values_left is not None and one.left is not None:
-                values_left[id(term)] = one.left
-        return answers or [None] * len(terms)
-
-    return by_condition(excluded or absent(way) for way, excluded in ways)
+        if (texts := term.many_texts) is not None and texts.quick and not term.filter_yield.due:
+            return None
+        among = _Among(keys, bounds(self._walk.meta(chunk), chunk.leaf, self._walk.footer.ordered[column]))
+        found = by_filter(bloom_filter, among)
+        if bloom_filter.exists:
+            term.filter_yield.add(found is not None)
+        else:
+            among.narrow(None)
+        if self._left is not None and among.left is not None:
+            self._left[id(term)] = among.left
+        return found
 
 
 @dataclass(slots=True)
 class _Among:
-    """The values of a term, and which of them a row group leaves of many."""
+    """Many values, and which of them a row group leaves."""
 
-    term: Term
+    keys: KeySet
     between: tuple[bytes, bytes] | None
     left: pa.Array | None = None
 
     def none_in(self, bloom_filter: SplitBlockBloomFilter) -> bool:
-        if (keys := self.term.keys) is not None:
-            return not self.narrow(keys, bloom_filter) and not keys.undecided
-        return self.term.probe_set is not None and self.term.probe_set.none_in(bloom_filter)
+        return not self.narrow(bloom_filter) and not self.keys.undecided
 
-    def narrow(self, keys: KeySet, bloom_filter: SplitBlockBloomFilter | None) -> int:
-        count, self.left = keys.left(self.between, bloom_filter)
+    def narrow(self, bloom_filter: SplitBlockBloomFilter | None) -> int:
+        count, self.left = self.keys.left(self.between, bloom_filter)
         return count
 
 
@@ -129,14 +139,13 @@ def select_row_groups(walk: Walk, leaf: int, keys: KeySet, groups: Sequence[int]
         meta = walk.meta(chunk)
         need_one_calendar(walk, group, [chunk.leaf])
         found = by_statistics(walk, chunk, keys) if len(keys) or keys.undecided else by_condition(())
-        answers = None
+        bloom_filter = None
         if found is None and not keys.undecided:
             asked = keys.within(bounds(meta, chunk.leaf, walk.footer.ordered[leaf]))
-            if (answers := by_filter(walk, chunk, [asked])) is not None:
-                (found,) = answers
+            found = by_filter(bloom_filter := BelievedFilter(walk, chunk), asked)
         if found is not None:
             excluded[group] = found
             continue
         kept.append(group)
-        without += answers is None
+        without += bloom_filter is None or not bloom_filter.exists
     return RowGroupSelection(tuple(kept), excluded, without)
