@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .core.decryption import DecryptionSpec, as_prefix
 from .core.encryption import Algorithm, SecretKey
@@ -85,6 +85,10 @@ class EncryptionSpec:
         )
 
 
+@overload
+def encryption_for(encryption: EncryptionSpec | TablePolicy, file: FileRef | str) -> EncryptionSpec: ...
+@overload
+def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None: ...
 def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None:
     """A policy's specification for one file of its table; specifications pass through.
 
@@ -98,6 +102,10 @@ def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRe
     return EncryptionSpec(**encryption.encryption_arguments(file))
 
 
+@overload
+def decryption_for(decryption: DecryptionSpec | TablePolicy, file: FileRef | str) -> DecryptionSpec: ...
+@overload
+def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRef | str) -> DecryptionSpec | None: ...
 def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRef | str) -> DecryptionSpec | None:
     """As `encryption_for`, to read with."""
     if decryption is None or isinstance(decryption, DecryptionSpec):

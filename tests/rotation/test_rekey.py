@@ -21,7 +21,7 @@ from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
 from bloomseal.rotation.outcome import Status
-from bloomseal.rotation.spec_from_file import like
+from bloomseal.rotation.settings import like
 from support.rotation_tables import (
     ROWS,
     TO_SECOND,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from ..storage.folder import Folder
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "unchanged"]
+__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "need_unchanged"]
 
 
 class ChangedError(BloomsealError):
@@ -137,19 +137,14 @@ def mark_of(ref: FileRef) -> tuple[int, ...] | None:
     return (info.size, info.mtime_ns or 0) if info.is_file else None
 
 
-def unchanged(ref: FileRef) -> Callable[[], None]:
+def need_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> None:
     """A last look before another file is put in this one's place, where the storage can't compare and swap by itself.
 
-    Returns:
-        What raises ChangedError once another file than now stands in the place.
+    Raises:
+        ChangedError: another file stands there than the one with this mark.
     """
-    before = mark_of(ref)
-
-    def look() -> None:
-        if mark_of(ref) != before:
-            raise ChangedError("the file was changed by someone else meanwhile; it was left as it is", file=ref.path)
-
-    return look
+    if mark_of(ref) != before:
+        raise ChangedError("the file was changed by someone else meanwhile; it was left as it is", file=ref.path)
 
 
 @contextlib.contextmanager

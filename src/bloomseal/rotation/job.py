@@ -88,9 +88,6 @@ class Job(ABC):
         # Key tools over the same calls are the same, whatever they accept, and wherever they put new material.
         return list({id(tools.calls): tools for tools in held if tools is not None}.values())
 
-    passes: ClassVar[int] = 0
-    """How often the bytes of a file go through AES: for the estimate of time."""
-
 
 _NO_FACTS: Final = ("keys", "kms", "origin", "access_log", "key_policies")
 """Fields that make no other job."""

@@ -17,37 +17,34 @@ from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
+from ..keytools.material.store import MaterialStore
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
-from ..specs import EncryptionSpec
+from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format
 from ..storage.places import open_source, resolve_path
-from ..write.convert import convert
+from ..write.convert import ConversionReport, convert
 from ..write.writer import FilterRequest
-from .files import DataFile, unchanged
+from .files import DataFile, mark_of, need_unchanged
 from .indexes import CarriedOver
 from .job import Job, Progress
 from .keys import Rewrapper, Target, key_tools, target_of
 from .orc import plan_rekey, rekey_file
-from .outcome import FileOutcome, FilePlan, Status, converted
+from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
 from .settings import (
     Decryption,
     Encryption,
     format_for,
     is_encrypted,
+    like,
     opened,
-    opening,
     opens_with,
-    reading,
     refuse_half_sealed,
     refuse_old_keys,
-    sealing,
     unwraps,
     wraps,
 )
-from .sidecar import entries_beside, prune
-from .spec_from_file import like
 
 __all__ = ["Rekey", "Rewrap", "Seal", "Unseal"]
 
@@ -83,7 +80,7 @@ class Rewrap(Job):
         self._rewrapper = Rewrapper(self.decryption.keys, target, check_keys=self.check_keys)
 
     def plan(self, file: DataFile) -> FilePlan:
-        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, dry_run=True)
+        report = rewrap_file(file.ref, decryption_for(self.decryption, file.ref), self._rewrapper, dry_run=True)
         if not report.keys:
             why = None if report.left else "every key is under the right version already"
             return FilePlan(file.name, "none", why, file.size, left=report.left, unreferenced=report.unreferenced)
@@ -100,7 +97,7 @@ class Rewrap(Job):
         )
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
-        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper)
+        report = rewrap_file(file.ref, decryption_for(self.decryption, file.ref), self._rewrapper)
         if report.keys:
             self._indexes.touch(file.ref)
         told = report.to_dict()
@@ -156,14 +153,13 @@ class Rekey(Job):
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rekey"
     open_ended: ClassVar[bool] = False
-    passes: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if self.encryption is not None and (self.master_keys or self.changes or self.external is not None):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
     def plan(self, file: DataFile) -> FilePlan:
-        decryption = opening(self.decryption, file.ref)
+        decryption = decryption_for(self.decryption, file.ref)
         with open_source(file.ref) as source:
             if format_for(source, self.operation) is Format.ORC:
                 return plan_rekey(file, self.decryption, self._orc_target(file))
@@ -177,9 +173,9 @@ class Rekey(Job):
             found = format_for(source, self.operation)
         if found is Format.ORC:
             return rekey_file(file, self.decryption, self._orc_target(file), progress)
-        ref, decryption = file.ref, opening(self.decryption, file.ref)
-        entries = entries_beside(ref)
-        if begun and self.encryption is not None and opens_with(ref, sealing(self.encryption, ref)):
+        ref, decryption = file.ref, decryption_for(self.decryption, file.ref)
+        before = MaterialStore(ref).read()
+        if begun and self.encryption is not None and opens_with(ref, encryption_for(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
         with open_source(ref) as source:
@@ -187,17 +183,17 @@ class Rekey(Job):
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
         report = convert(
-            FileRef(ref.path, ref.filesystem), None, decryption, spec, self.bloom_filters, progress,
+            ref, None, decryption, spec, self.bloom_filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(ref, ref, self._indexes),
         )  # fmt: skip
-        return converted(file.name, report, lambda: prune(ref, entries, reading(spec)))
+        return _converted(file, report, ref, before)
 
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
 
     def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
         if self.encryption is not None:
-            return sealing(self.encryption, walk.source.ref)
+            return encryption_for(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
         keys = self._writer(tools, walk) if tools.pins is None else tools
@@ -221,7 +217,7 @@ class Rekey(Job):
         return tools if internal == tools.internal else tools.storing(internal=internal)
 
 
-class _Turning(Job):
+class _OutputJob(Job):
     """What encrypts a whole file, or decrypts it, and may put the new one elsewhere.
 
     Attributes:
@@ -249,7 +245,7 @@ class _Turning(Job):
 
 
 @dataclass
-class Seal(_Turning):
+class Seal(_OutputJob):
     """Plaintext files become encrypted ones; see `bloomseal.seal_file`. A file that is encrypted in part, or not to be
     looked into, fails.
 
@@ -267,32 +263,29 @@ class Seal(_Turning):
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "seal"
     already: ClassVar[str] = "encrypted already"
-    passes: ClassVar[int] = 2
 
     def plan(self, file: DataFile) -> FilePlan:
         with open_source(file.ref) as source:
             if self._is_sealed(source):
                 return FilePlan(file.name, "none", self.already, file.size)
             footer, _ = open_footer(source, None)
-            calls = wraps(sealing(self.encryption, self.target(file)), footer.schema, file.name)
+            calls = wraps(encryption_for(self.encryption, self.target(file)), footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         with open_source(file.ref) as source:
             if self._is_sealed(source):
                 return self._made_before(file, begun)
-        spec = sealing(self.encryption, self.target(file))
         filters = self.bloom_filters
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
         target = self._place(file, begun)
-        entries = entries_beside(target)
-        ref = file.ref
+        before = MaterialStore(target).read()
         report = convert(
-            FileRef(ref.path, ref.filesystem), FileRef(target.path, target.filesystem), None, spec, filters, progress,
-            rebuild_filters=self.rebuild_filters, accept=_accepting(ref, target, self._indexes),
+            file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
+            rebuild_filters=self.rebuild_filters, accept=_accepting(file.ref, target, self._indexes),
         )  # fmt: skip
-        return converted(file.name, report, lambda: prune(target, entries, reading(spec)))
+        return _converted(file, report, target, before)
 
     def after(self) -> None:
         self._indexes.tell(self.encryption)
@@ -305,7 +298,7 @@ class Seal(_Turning):
 
 
 @dataclass
-class Unseal(_Turning):
+class Unseal(_OutputJob):
     """Encrypted files become plaintext ones: everything in them is then in clear; see `bloomseal.unseal_file`.
 
     Args:
@@ -319,14 +312,13 @@ class Unseal(_Turning):
     in_place: bool = False
     operation: ClassVar[str] = "unseal"
     already: ClassVar[str] = "plaintext already"
-    passes: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if (self.output is None) != self.in_place:
             raise UsageError("either a folder for the plaintext files, or in place", hint=Hint.UNSEAL_PLACE)
 
     def plan(self, file: DataFile) -> FilePlan:
-        decryption = opening(self.decryption, file.ref)
+        decryption = decryption_for(self.decryption, file.ref)
         with open_source(file.ref) as source:
             if not is_encrypted(source, self.operation):
                 return FilePlan(file.name, "none", self.already, file.size)
@@ -339,15 +331,14 @@ class Unseal(_Turning):
             raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
         with open_source(ref) as source:
             encrypted = is_encrypted(source, self.operation)
-        entries = entries_beside(ref) if self.in_place or (begun and not encrypted) else {}
+        before = MaterialStore(ref).read() if self.in_place or (begun and not encrypted) else {}
         if not encrypted:
             if begun:
-                prune(ref, entries, None)
+                MaterialStore(ref).supersede(before)
             return self._made_before(file, begun)
         target = self._place(file, begun)
-        plain = FileRef(target.path, target.filesystem)
-        report = convert(FileRef(ref.path, ref.filesystem), plain, opening(self.decryption, ref), None, None, progress)
-        return converted(file.name, report, lambda: prune(ref, entries, None))
+        report = convert(ref, target, decryption_for(self.decryption, ref), None, None, progress)
+        return _converted(file, report, ref, before)
 
 
 def _below(folder: str, file: DataFile) -> FileRef:
@@ -370,13 +361,36 @@ def _make_folder(target: FileRef) -> None:
 
 def _accepting(ref: FileRef, target: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
     """A last look before the new file is put in its place."""
-    look = unchanged(ref)
+    before = mark_of(ref)
 
     def accept(old: Walk, new: Walk) -> None:
         indexes.note(target, old, new)
-        look()
+        need_unchanged(ref, before)
 
     return accept
+
+
+def _converted(file: DataFile, report: ConversionReport, place: FileRef, before: Mapping[str, str]) -> FileOutcome:
+    """What came out, once the key material that was beside the place before is gone."""
+    outcome = FileOutcome(
+        file.name,
+        Status.ROTATED,
+        output=report.output if report.output != report.path else None,
+        old_size=report.old_size,
+        new_size=report.new_size,
+        bytes_written=report.new_size,
+        filters_dropped=report.filters_dropped,
+        filters_replaced=report.filters_replaced,
+        dropped=report.dropped,
+        unchecked=report.unchecked,
+        keys=report.keys,
+    )
+    try:
+        MaterialStore(place).supersede(before)
+    except BloomsealError as error:
+        # The new file is in its place and opens. What is left beside it leads to data keys that open nothing any more.
+        outcome.status, outcome.why = Status.PARTLY, f"old key material is still beside the file: {error.what}"
+    return outcome
 
 
 def _size(ref: FileRef, otherwise: int) -> int:

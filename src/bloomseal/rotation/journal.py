@@ -124,9 +124,9 @@ class NoJournal:
         self.finished: str | None = None
         self.resumed = False
 
-    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None: ...
-
-    def flush(self) -> None: ...
+    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None:
+        """A file is about to be touched; without `sync`, after the next `flush`."""
+        self._write(sync=sync, event="begin", file=file, mark=mark)
 
     def settle(
         self,
@@ -135,11 +135,29 @@ class NoJournal:
         mark: Mark | None,
         stamp: Mapping[str, Any],
         keys: Sequence[Mapping[str, Any]] = (),
-    ) -> None: ...
+    ) -> None:
+        """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions
+        wrapped its keys before and wrap them now (`FileOutcome.keys`).
 
-    def fail(self, file: str, why: str) -> None: ...
+        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at
+        again.
+        """
+        told = [{name: key.get(name) for name in _OF_KEYS} for key in keys]
+        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told)
 
-    def end(self) -> None: ...
+    def fail(self, file: str, why: str) -> None:
+        """A file is as it was; a resumed run tries it again."""
+        self._write(event="failed", file=file, why=why)
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+        self._write(event="end")
+
+    def flush(self) -> None:
+        """Whatever was booked is on the disk when this returns."""
+
+    def _write(self, *, sync: bool = True, **event: Any) -> None:
+        pass
 
 
 class Journal(NoJournal):
@@ -178,41 +196,12 @@ class Journal(NoJournal):
                 ) from None
             self._held = held.pop_all()
 
-    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None:
-        """A file is about to be touched; without `sync`, after the next `flush`."""
-        self._write(sync=sync, event="begin", file=file, mark=mark)
-
     def flush(self) -> None:
         """Whatever was booked is on the disk when this returns."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise self._unwritten(error) from None
-
-    def settle(
-        self,
-        file: str,
-        status: str,
-        mark: Mark | None,
-        stamp: Mapping[str, Any],
-        keys: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions
-        wrapped its keys before and wrap them now (`FileOutcome.keys`).
-
-        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at
-        again.
-        """
-        told = [{name: key.get(name) for name in _OF_KEYS} for key in keys]
-        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told)
-
-    def fail(self, file: str, why: str) -> None:
-        """A file is as it was; a resumed run tries it again."""
-        self._write(event="failed", file=file, why=why)
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-        self._write(event="end")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -15,12 +15,13 @@ from ..core.errors import PolicyError, UsageError
 from ..orc.layout import OrcLayout
 from ..orc.rewrite.report import OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
+from ..specs import decryption_for
 from ..storage.places import open_source
 from .files import DataFile
 from .job import Job, Progress
 from .keys import Target
 from .outcome import FileOutcome, FilePlan, Status
-from .settings import Decryption, format_for, opening
+from .settings import Decryption, format_for
 
 __all__ = ["Repair", "plan_rekey", "rekey_file"]
 
@@ -59,7 +60,7 @@ def _master_keys(file: DataFile, decryption: Decryption, target: Target) -> tupl
     """Master key → the one to take its place, and the calls to the KMS."""
     path = file.ref.path
     with open_source(file.ref) as source:
-        found = OrcLayout(source, opening(decryption, file.ref))
+        found = OrcLayout(source, decryption_for(decryption, file.ref))
         if found.encryption is None or not found.tail.sealed:
             hint = "the engine that writes ORC files encrypts them"
             raise PolicyError("a plaintext file where an encrypted one was expected", file=path, hint=hint)

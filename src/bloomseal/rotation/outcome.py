@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.errors import BloomsealError
 from ..notebook import ShownInNotebooks
 
-if TYPE_CHECKING:
-    from ..write.convert import ConversionReport
-
-__all__ = ["FileOutcome", "FilePlan", "RotationPlan", "RotationReport", "Status", "converted"]
+__all__ = ["FileOutcome", "FilePlan", "RotationPlan", "RotationReport", "Status"]
 
 
 class Status(StrEnum):
@@ -75,7 +71,7 @@ class RotationPlan:
         files: one entry per file.
         bytes_to_write, bytes_to_copy: over all files.
         kms_calls: at most.
-        seconds: a rough estimate, from the speed of this machine's AES and the KMS's answers during planning.
+        seconds: a rough estimate, from the bytes and from the KMS's answers during planning.
     """
 
     operation: str
@@ -191,26 +187,3 @@ class RotationReport(ShownInNotebooks):
             "seconds": self.seconds,
             "files": [file.to_dict() for file in self.files],
         }
-
-
-def converted(name: str, report: ConversionReport, tidy: Callable[[], object]) -> FileOutcome:
-    """What came out; `tidy` drops the key material that only the old file needed."""
-    outcome = FileOutcome(
-        name,
-        Status.ROTATED,
-        output=report.output if report.output != report.path else None,
-        old_size=report.old_size,
-        new_size=report.new_size,
-        bytes_written=report.new_size,
-        filters_dropped=report.filters_dropped,
-        filters_replaced=report.filters_replaced,
-        dropped=report.dropped,
-        unchecked=report.unchecked,
-        keys=report.keys,
-    )
-    try:
-        tidy()
-    except BloomsealError as error:
-        # The new file is in its place and opens. What is left beside it leads to data keys that open nothing any more.
-        outcome.status, outcome.why = Status.PARTLY, f"old key material is still beside the file: {error.what}"
-    return outcome

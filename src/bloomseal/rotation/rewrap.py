@@ -23,7 +23,7 @@ from ..policy import TablePolicy
 from ..specs import decryption_for
 from ..storage.places import open_source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
-from .files import ChangedError, in_turn, mark_of
+from .files import ChangedError, in_turn, mark_of, need_unchanged
 from .keys import Rewrapper, material_of, target_of, with_material
 from .settings import end_of
 
@@ -123,7 +123,6 @@ def rewrap(
     ref = resolve_path(path, filesystem)
     rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
     spec = decryption_for(decryption, ref)
-    assert spec is not None  # noqa: S101
     try:
         if dry_run:
             return rewrap_file(ref, spec, rewrapper, dry_run=True)
@@ -296,10 +295,8 @@ class _One:
             present = {key_metadata for _, key_metadata in key_metadata_in_use(walk)}
             if present & replacements.keys() or not present.issuperset(replacements.values()):
                 raise FormatError("the footer just written does not hold the new key metadata", file=ref.path)
-            if ref.filesystem is not None and mark_of(ref) != before:
-                raise ChangedError(
-                    "the file was changed by someone else meanwhile; it was left as it is", file=ref.path
-                )
+            if ref.filesystem is not None:
+                need_unchanged(ref, before)
 
         local = before if ref.filesystem is None else None
         self.report.bytes_written += exchange_key_metadata(

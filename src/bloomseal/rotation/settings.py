@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm
-from ..core.errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from ..core.errors import FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.keys.material import KeyMetadata
 from ..core.parquet.footer import FooterKind, Peek, peek
 from ..core.parquet.schema import Schema
-from ..core.parquet.walk import Walk
+from ..core.parquet.walk import Protection, Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
@@ -25,8 +25,7 @@ from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from ..write.key_metadata import key_metadata_in_use
 from ..write.output_keys import sealed_leaves
-from .keys import key_tools, material_of
-from .sidecar import entries_beside
+from .keys import Target, key_tools, material_of
 
 __all__ = [
     "Decryption",
@@ -34,13 +33,12 @@ __all__ = [
     "end_of",
     "format_for",
     "is_encrypted",
+    "like",
     "opened",
-    "opening",
     "opens_with",
     "reading",
     "refuse_half_sealed",
     "refuse_old_keys",
-    "sealing",
     "tools_or_none",
     "unwraps",
     "wraps",
@@ -64,20 +62,6 @@ Decryption = DecryptionSpec | TablePolicy
 Encryption = EncryptionSpec | TablePolicy
 
 
-def opening(given: Decryption, ref: FileRef) -> DecryptionSpec:
-    """What opens one file."""
-    spec = decryption_for(given, ref)
-    assert spec is not None  # noqa: S101
-    return spec
-
-
-def sealing(given: Encryption, ref: FileRef) -> EncryptionSpec:
-    """What one new file is sealed with."""
-    spec = encryption_for(given, ref)
-    assert spec is not None  # noqa: S101
-    return spec
-
-
 def reading(spec: EncryptionSpec) -> DecryptionSpec:
     """What opens a file sealed with `spec`."""
     keys = spec.keys
@@ -96,6 +80,62 @@ def opened(source: Source, decryption: DecryptionSpec) -> Walk:
     if footer.crypto is None:
         raise PolicyError("a plaintext file where an encrypted one was expected", file=source.name, hint="seal")
     return Walk(source, footer, keys)
+
+
+def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[str, Any]) -> EncryptionSpec:
+    """Fresh data keys under the same master keys, or those that `target` names; all else as it is, or as in `changes`.
+
+    A column under the footer key stays there where all columns without a key of their own are; else it gets a key of
+    its own under the footer's master key, since a specification can't single it out.
+
+    Args:
+        tools: the key tools behind `keys`.
+        keys: what new keys are asked of.
+        changes: arguments of `EncryptionSpec` that take the place of what the file has.
+
+    Raises:
+        KeyAccessError: key metadata that names no master key (explicit keys), or external material that is missing.
+        UnsupportedError: only the footer is encrypted.
+    """
+    crypto = walk.footer.crypto
+    assert crypto is not None  # noqa: S101  # asked about encrypted files only
+    file_keys = tools.for_file(walk.source.ref)
+
+    def master_key(key_metadata: bytes, column: str | None) -> str:
+        try:
+            name = file_keys.describe(key_metadata).master_key
+        except KeyAccessError as error:
+            error.hint = "say what to seal with: encryption=, or --footer-key and --column-key"
+            raise
+        return target(name, column) or name
+
+    footer_key = master_key(crypto.footer_key_metadata, None)
+    own: dict[str, str] = {}
+    under_footer, plain = [], []
+    for chunk in walk.chunks(0) if walk.footer.row_groups else ():
+        match chunk.protection:
+            case Protection.COLUMN_KEY:
+                own[chunk.leaf.name] = master_key(chunk.key_metadata, chunk.leaf.name)
+            case Protection.FOOTER_KEY:
+                under_footer.append(chunk.leaf.name)
+            case Protection.PLAINTEXT:
+                plain.append(chunk.leaf.name)
+    if plain:
+        own.update(dict.fromkeys(under_footer, footer_key))
+        if not own:
+            raise UnsupportedError("only the footer is encrypted", file=walk.source.name, hint=Hint.ENCRYPTION)
+    arguments: dict[str, Any] = {
+        "footer_key": footer_key,
+        "column_keys": own or None,
+        "keys": keys,
+        "algorithm": Algorithm(crypto.algorithm),
+        "plaintext_footer": crypto.plaintext_footer,
+        "complete": bool(own) and not plain,
+        "aad_prefix": crypto.aad_prefix or None,
+        "store_aad_prefix": crypto.prefix_stored or not crypto.aad_prefix,
+        "key_bits": walk.keys.footer().key.bits,
+    }
+    return EncryptionSpec(**(arguments | changes))
 
 
 def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
@@ -145,9 +185,9 @@ def refuse_half_sealed(source: Source, encryption: Encryption) -> None:
         KeyAccessError, IntegrityError, PolicyError: it does not open with the keys that it would have been sealed with.
     """
     ref = source.ref
-    spec = sealing(encryption, ref)
+    spec = encryption_for(encryption, ref)
     try:
-        walk = opened(source, opening(encryption, ref) if isinstance(encryption, TablePolicy) else reading(spec))
+        walk = opened(source, decryption_for(encryption, ref) if isinstance(encryption, TablePolicy) else reading(spec))
     except (KeyAccessError, IntegrityError, PolicyError) as error:
         error.what = f"encrypted already, but whether all columns are sealed can't be seen: {error.what}"
         error.hint = error.hint or "rekey, with the keys that open it"
@@ -180,7 +220,7 @@ def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
     """What the KMS will be asked to open the file."""
     if tools_or_none(decryption.keys) is None:
         return {}
-    entries, calls = entries_beside(walk.source.ref), dict[Hashable, int]()
+    entries, calls = walk.keys.beside(), dict[Hashable, int]()
     for _, key_metadata in key_metadata_in_use(walk):
         try:
             material, _ = material_of(KeyMetadata.from_bytes(key_metadata), entries)

@@ -102,7 +102,5 @@ class MaterialBeside:
         """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
         nobody.
         """
-        if not self._new or not self.entries():
-            return
-        footer = next((name for name in self._new if name.startswith(FOOTER_KEY_REFERENCE)), None)
-        self._store.supersede(self.entries(), self._new, footer, self._new)
+        if self._new:
+            self._store.supersede(self.entries(), self._new)

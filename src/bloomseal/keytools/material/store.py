@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -89,43 +89,32 @@ class MaterialStore:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise KeyAccessError(f"the key material in {self.path} can't be written: {reason}") from None
 
-    def supersede(
-        self,
-        before: Mapping[str, str],
-        needed: Collection[str],
-        footer: str | None,
-        own: Mapping[str, str] = MappingProxyType({}),
-    ) -> int:
+    def supersede(self, before: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})) -> None:
         """Drop what only a data file's predecessor needed.
+
+        The new file's footer key is kept under the usual name too, because the rotations of parquet-java and of Arrow
+        start from there.
 
         Args:
             before: the entries as they were before the file was written. What has come since may be another writer's,
                 and the file in place may be its: it stays.
-            needed: references in the file that is in place now.
-            footer: the reference of its footer key, which is kept under the usual name too, because the rotations of
-                parquet-java and of Arrow start from there.
             own: entries of the file in place, put back where somebody else's tidying has taken them.
-
-        Returns:
-            How many entries went.
 
         Raises:
             KeyAccessError: as `change`.
         """
-        gone = 0
 
         def edit(entries: dict[str, str]) -> None:
-            nonlocal gone
             for reference, text in before.items():
-                if reference not in needed and entries.get(reference) == text:
+                if entries.get(reference) == text:
                     del entries[reference]
-                    gone += 1
             entries.update(own)
-            if footer in entries:
-                entries.setdefault(FOOTER_KEY_REFERENCE, entries[footer])
+            for reference in own or tuple(entries):
+                if reference.startswith(FOOTER_KEY_REFERENCE):
+                    entries.setdefault(FOOTER_KEY_REFERENCE, entries[reference])
 
-        self.change(edit)
-        return gone
+        if before:
+            self.change(edit)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[Folder | None]:
