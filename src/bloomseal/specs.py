@@ -115,15 +115,7 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
             f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
             hint="DecryptionSpec(keys=...)",
         )
-    if decryption.aad_prefix is not None:
-        return DecryptionSpec(**decryption.decryption_arguments(file))
-    columns, known = decryption.made.get("decryption", (None, None))
-    # Nothing keeps anybody from changing this dict, and which columns must be encrypted is made of it.
-    if columns != decryption.columns:
-        columns, known = dict(decryption.columns), DecryptionSpec(**decryption.decryption_arguments(file))
-        decryption.made["decryption"] = columns, known
-    spec: DecryptionSpec = known
-    return spec
+    return DecryptionSpec(**decryption.decryption_arguments(file))
 
 
 def _kept(choice: Any) -> KeyChoice:

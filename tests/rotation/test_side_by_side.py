@@ -241,7 +241,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     class Clock:
         @staticmethod
         def monotonic() -> float:
-            return time.monotonic() + sum(waited)
+            return sum(waited)
 
     monkeypatch.setattr(calls, "time", Clock)
     monkeypatch.setattr(calls.KmsCalls, "_wait", lambda _, seconds: waited.append(seconds))
@@ -277,14 +277,15 @@ def test_a_kms_that_throttles_is_waited_for_by_orc_files_too(tmp_path: Path, wai
     assert len(waits) == 20
 
 
-def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float]) -> None:
+def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """And is not begun anew for each of a thousand files."""
+    monkeypatch.setattr("bloomseal.keytools.kms.calls.random.uniform", lambda _, longest: longest)
     busy = type("Busy", (_Busy,), {"refusals": 10**9, "asked": 0})(ring.path)
     report = rotate(table, Rewrap(reading(busy)), jobs=1, patience=120.0)
     assert report.counts == {"failed": FILES}
     assert "too many requests" in str(report.files[0].why)
-    # Two minutes, and the few attempts that each file has without them.
-    assert 110 < sum(waits) < 180
+    # Two minutes, and the four attempts that two more files have; then no more are tried.
+    assert sum(waits) == pytest.approx(120 + 2 * (0.1 + 0.2 + 0.4))
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -39,20 +39,13 @@ def as_key_source(keys: Any) -> KeySource:
         from .kms.registry import client_for
 
         keys = client_for(keys)
-    # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells
-    # at once.
-    if callable(getattr(type(keys), "for_file", None)):
+    # isinstance with a protocol takes longer than all else on the way to a key that is at hand.
+    if callable(getattr(keys, "for_file", None)):
         source: KeySource = keys
         return source
-    if callable(getattr(type(keys), "retrieve_key", None)) and not (
-        hasattr(keys, "for_file") or hasattr(keys, "wrap_key")
-    ):
-        return _Retrieving(keys)
-    if isinstance(keys, KeySource):
-        return keys
-    if isinstance(keys, KmsClient):
+    if callable(getattr(keys, "wrap_key", None)) and callable(getattr(keys, "unwrap_key", None)):
         return _shared_tools(keys)
-    if isinstance(keys, KeyRetriever):
+    if callable(getattr(keys, "retrieve_key", None)):
         return _Retrieving(keys)
     if isinstance(keys, os.PathLike):
         raise UsageError("keys come from a KMS, not from a path", hint=f"keyring:{os.fspath(keys)}, or Keyring(path)")

@@ -13,7 +13,7 @@ from ..core.keys.access import shown
 from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ..core.keys.pins import Pins
 from ..core.keys.protocols import KeyDescription, KmsClient
-from ..core.keys.retriever import MaterialRetriever, Unwrap, data_key
+from ..core.keys.retriever import Unwrap, data_key
 from ..core.limits import MAX_GCM_SEALS
 from ..core.storage.ref import FileRef
 from .cache import Cache
@@ -253,15 +253,13 @@ class KeyTools:
         raise TypeError("KeyTools are never pickled: they hold keys; let each process make its own")
 
 
-class ToolsFileKeys(MaterialRetriever):
+class ToolsFileKeys(MaterialBeside):
     """The keys of one file, through `KeyTools`."""
 
     def __init__(self, tools: KeyTools, ref: FileRef) -> None:
-        super().__init__(ref.path)
+        super().__init__(ref)
         self._tools = tools
-        self._ref = ref
         self._calls = tools._kms
-        self._beside = MaterialBeside(ref)
         self._counters: list[SealCounter] = []
         self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
 
@@ -270,12 +268,8 @@ class ToolsFileKeys(MaterialRetriever):
         self._calls = self._tools.calls_for(url)
         return self._tools.unwrapper(self._calls)
 
-    def find(self, reference: str) -> KeyMaterial:
-        """As `MaterialBeside.find`."""
-        return self._beside.find(reference)
-
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
-        """As `MaterialRetriever.retrieve_key`.
+        """As `KeyRetriever.retrieve_key`.
 
         Raises:
             PolicyError: sealed under another master key than agreed on; the KMS is not asked then.
@@ -343,28 +337,8 @@ class ToolsFileKeys(MaterialRetriever):
             wrapping_version=claimed_version(material.wrapped_kek or material.wrapped_dek),
         )
 
-    def store(self) -> None:
-        """Make external key material durable; nothing where it is internal. See `MaterialBeside.store`.
-
-        Raises:
-            KeyAccessError: the material can't be written, or another process is writing the same file.
-        """
-        self._beside.store()
-
-    def discard(self) -> None:
-        """Remove what `store` added; nothing where material is internal."""
-        self._beside.discard()
-
-    def commit(self) -> None:
-        """The data file is in place: drop the material that only its predecessor needed."""
-        self._beside.commit()
-
-    def beside(self) -> dict[str, str]:
-        """As `MaterialBeside.entries`."""
-        return self._beside.entries()
-
     def _metadata(self, material: KeyMaterial) -> KeyMetadata:
-        return KeyMetadata(material=material) if self._tools.internal else self._beside.add(material)
+        return KeyMetadata(material=material) if self._tools.internal else self.add(material)
 
     def __repr__(self) -> str:
         return f"<keys of {self._ref.path!r} through {self._tools!r}>"

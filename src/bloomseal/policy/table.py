@@ -328,11 +328,6 @@ class TablePolicy:
         return {name: column.index for name, column in self.columns.items() if column.index is not None}
 
     @cached_property
-    def made(self) -> dict[str, Any]:
-        """Whatever is made of the policy once, for all files of the table. It stays in this process, as the keys do."""
-        return {}
-
-    @cached_property
     def keys(self) -> KeyTools:
         """The table's key source, held to the master keys that the policy names; shared by all its files.
 
@@ -371,7 +366,7 @@ class TablePolicy:
 
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.
-        return {name: value for name, value in self.__dict__.items() if name not in ("keys", "made")}
+        return {name: value for name, value in self.__dict__.items() if name != "keys"}
 
 
 def _check_template(template: str, table: str) -> None:

@@ -1,5 +1,9 @@
 """A local keyring: named master keys with numbered versions in one file. The KMS for one machine, and for trying things
 out.
+
+``keyring:///absolute/path`` (or ``keyring:relative/path``) names it; ``keyring:`` alone takes ``$BLOOMSEAL_KEYRING``.
+Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``, or from the file that
+``$BLOOMSEAL_KEYRING_PASSPHRASE_FILE`` names.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from ...core.encryption import SecretKey
 from ...core.errors import BloomsealError, Hint, KeyAccessError, UsageError
@@ -28,7 +33,7 @@ from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
 from .wrapped import KMS, binding, facts, find, parse, usable, witness
 
-__all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
+__all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring", "from_uri"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
 
@@ -355,6 +360,22 @@ class Keyring:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_unpickled, (str(self._path), self._must_protect))
+
+
+def from_uri(uri: str) -> Keyring:
+    """The keyring that the URI names.
+
+    Raises:
+        UsageError: a host, query or fragment in the URI; or no path, and the variable is not set.
+        PolicyError, KeyAccessError: as `Keyring`.
+    """
+    parts = urlsplit(uri)
+    if parts.netloc or parts.query or parts.fragment:
+        raise UsageError(
+            f"{shown(uri)} is no keyring URI", hint="keyring:relative/ring.json, or keyring:///absolute/path/ring.json"
+        )
+    path = unquote(parts.path)
+    return Keyring(path) if path.strip("/") else Keyring.from_environment()
 
 
 def _unpickled(path: str, must_protect: bool) -> Keyring:

@@ -9,8 +9,8 @@ from typing import Final
 from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
-from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unwrap_locally
+from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from .keyfile import KeyVersion, MasterKey
 
@@ -42,20 +42,10 @@ def binding(name: str, version: int) -> bytes:
 
 def parse(wrapped_key: str, name: str) -> tuple[int, str]:
     """The version and the encrypted key. Raises KmsAccessError: no key that a keyring wrapped."""
-    try:
-        fields = parse_object(wrapped_key, "wrapped key")
-    except KeyAccessError:
-        fields = {}
-    version, wrapped = fields.get("masterKeyVersion"), fields.get("encryptedKey")
-    if not (
-        isinstance(version, str)
-        and isinstance(wrapped, str)
-        and version.isascii()
-        and version.isdigit()
-        and len(version) < 10
-    ):
-        raise KmsAccessError.because(Problem.INVALID, name, KMS, detail="not a key that a keyring wrapped")
-    return int(version), wrapped
+    version, _, fields = unpack(wrapped_key, name, KMS)
+    if not (version.isascii() and version.isdigit() and len(version) < 10):
+        raise KmsAccessError.because(Problem.INVALID, name, KMS, detail="not a key that it wrapped")
+    return int(version), fields["encryptedKey"]
 
 
 def witness(key: MasterKey, wrapped_key: str) -> int:

@@ -200,34 +200,28 @@ class KmsCalls:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
     def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
-        call = functools.partial(function, *arguments)
-        deadline, attempt = time.monotonic() + self._timeout, 0
+        # Not by tenacity: patience moves the deadline and `give_up` ends a wait, so that its `stop`, `wait` and `sleep`
+        # would be these very lines, behind a library that loads asyncio.
+        call, attempt = functools.partial(function, *arguments), 0
+        deadline = time.monotonic() + self._timeout
         while True:
             attempt += 1
             try:
                 return self._once(counter, call, master_key, deadline)
             except KeyAccessError as error:
-                failed, pause = error, self._pause(error, attempt, deadline)
-            if pause is None:
+                failed, patience = error, self._patience_left(error)
+            longest = _LONGEST_PATIENT_WAIT if patience else _LONGEST_WAIT
+            # Random and growing ("full jitter"), so that many processes don't come back at the same time.
+            pause = random.uniform(0, min(_FIRST_WAIT * 2.0 ** min(attempt - 1, 30), longest))  # noqa: S311  # no secret
+            spent = attempt >= self._attempts or time.monotonic() + pause >= deadline
+            if not failed.retryable or self._given_up.is_set() or (spent and not patience):
                 raise failed
-            self._wait(pause)
+            self._wait(min(pause, patience) if patience else pause)
             if self._given_up.is_set():
                 raise failed
-            if self._patience_left(failed):
+            if patience:
                 deadline = time.monotonic() + self._timeout
             self._count(retries=1)
-
-    def _pause(self, failed: KeyAccessError, attempt: int, deadline: float) -> float | None:
-        """Seconds until the next attempt, random and growing (full jitter); None: there is to be none."""
-        if not failed.retryable or self._given_up.is_set():
-            return None
-        left = self._patience_left(failed)
-        longest = _LONGEST_PATIENT_WAIT if left else _LONGEST_WAIT
-        pause = random.uniform(0, min(_FIRST_WAIT * 2.0 ** min(attempt - 1, 30), longest))  # noqa: S311  # no secret
-        if left:
-            return min(pause, left)
-        late = time.monotonic() + pause >= deadline
-        return None if late or attempt >= self._attempts else pause
 
     def _patience_left(self, failed: KeyAccessError) -> float:
         """Seconds for which the throttling that this is, is still to be waited out."""

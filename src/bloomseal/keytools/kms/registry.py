@@ -26,13 +26,13 @@ ENTRY_POINTS: Final = "bloomseal.kms"
 """The entry-point group: name = scheme, object = a `ClientFactory`."""
 
 _BUILT_IN: Final = {
-    "aws-kms": "aws",
-    "azure-kv": "azure",
-    "gcp-kms": "gcp",
-    "hadoop-kms": "hadoop",
-    "keyring": "keyring",
-    "pkcs11": "pkcs11",
-    "vault": "vault",
+    "aws-kms": ".aws",
+    "azure-kv": ".azure",
+    "gcp-kms": ".gcp",
+    "hadoop-kms": ".hadoop",
+    "keyring": "..keyring.keyring",
+    "pkcs11": ".pkcs11",
+    "vault": ".vault",
 }
 _SECRET_PARTS: Final = frozenset({"password", "passphrase", "token", "secret", "pin", "pin-value"})
 _KEPT: Final = 64
@@ -127,7 +127,7 @@ def _factory(uri: str) -> ClientFactory:
     if (factory := _registered.get(scheme)) is not None:
         return factory
     if (module := _BUILT_IN.get(scheme)) is not None:
-        built_in: ClientFactory = import_module(f".{module}", __package__).from_uri
+        built_in: ClientFactory = import_module(module, __package__).from_uri
         return built_in
     for point in entry_points(group=ENTRY_POINTS):
         if point.name.lower() == scheme:

@@ -9,20 +9,22 @@ from ...core.cached import cached_property
 from ...core.errors import KeyAccessError
 from ...core.keys.access import shown
 from ...core.keys.material import COLUMN_KEY_REFERENCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from ...core.keys.retriever import MaterialRetriever
 from ...core.storage.ref import FileRef
 from .store import MaterialStore
 
 __all__ = ["MaterialBeside"]
 
 
-class MaterialBeside:
-    """The entries of one file's `MaterialStore`: those that are there, and new ones until they are stored.
+class MaterialBeside(MaterialRetriever):
+    """A retriever for one file with its `MaterialStore`: entries that are there, and new ones until they are stored.
 
     Args:
         ref: the data file.
     """
 
     def __init__(self, ref: FileRef) -> None:
+        super().__init__(ref.path)
         self._ref = ref
         self._read: dict[str, str] | None = None
         self._new: dict[str, str] = {}
@@ -31,7 +33,7 @@ class MaterialBeside:
     def _store(self) -> MaterialStore:
         return MaterialStore(self._ref)  # only where it is asked for: most files keep their material inside
 
-    def entries(self) -> dict[str, str]:
+    def beside(self) -> dict[str, str]:
         """All material in the store, by reference, as it was when somebody first asked.
 
         Raises:
@@ -42,12 +44,8 @@ class MaterialBeside:
         return self._read
 
     def find(self, reference: str) -> KeyMaterial:
-        """The material, new or stored, under a reference.
-
-        Raises:
-            KeyAccessError: there is none; or it can't be read.
-        """
-        if (text := self._new.get(reference)) is None and (text := self.entries().get(reference)) is None:
+        """As `MaterialRetriever.find`, new or stored."""
+        if (text := self._new.get(reference)) is None and (text := self.beside().get(reference)) is None:
             raise KeyAccessError(
                 f"there is no key material {shown(reference)} beside the file",
                 hint=f"{self._store.path} must be there, and belong to the file",
@@ -57,7 +55,7 @@ class MaterialBeside:
     def add(self, material: KeyMaterial) -> KeyMetadata:
         """Keep new material until `store` is called. Returns the key metadata that refers to it."""
         reference = FOOTER_KEY_REFERENCE if material.is_footer_key else f"{COLUMN_KEY_REFERENCE}{len(self._new)}"
-        if self.entries():
+        if self.beside():
             # Not the plain names: those may be the old file's, which must open until the new one has taken its place.
             reference = f"{reference}-{secrets.token_hex(4)}"
         self._new[reference] = material.to_json(internal=False)
@@ -85,7 +83,7 @@ class MaterialBeside:
         self._store.change(add)
 
     def discard(self) -> None:
-        """Remove what `store` added."""
+        """Remove what `store` added; nothing where material is internal."""
         if not self._new:
             return
 
@@ -103,4 +101,4 @@ class MaterialBeside:
         nobody.
         """
         if self._new:
-            self._store.supersede(self.entries(), self._new)
+            self._store.supersede(self.beside(), self._new)
