@@ -92,8 +92,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--master", default="local[2]")
     arguments = parser.parse_args(words)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "JAVA_HOME" not in os.environ and (home := bss.java_home()) is not None:
-        os.environ["JAVA_HOME"] = str(home)
+    bss.use_java()
     builder = SparkSession.builder.master(arguments.master).appName("people")
     for name in ("spark.io.encryption.enabled", "spark.sql.session.timeZone=UTC", "spark.ui.enabled=false"):
         key, _, value = name.partition("=")

@@ -51,5 +51,6 @@ def test_over_connect(tmp_path: Path) -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["found"] == [["1-7", 107]]
     assert told["rows"] == 300
+    assert "a classic session with bloomseal.spark.write" in told["advice"]
     assert len(told["refused"]) == 7
     assert all("Spark Connect" in text for text in told["refused"].values())

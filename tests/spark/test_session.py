@@ -20,6 +20,7 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.given import refuse_secrets
+from bloomseal.spark.guarding import COMMITS, parquet_settings
 from bloomseal.spark.jar import bridge_jar
 from support.jvm import JavaCallError, start_jvm
 
@@ -121,6 +122,35 @@ def test_sessions_of_one_jvm_keep_apart(spark: SparkSession, policy: Policy, wor
     assert second.read.parquet(str(tmp_path / "t")).count() == 10
     with pytest.raises(Exception, match="'footer'"):
         first.read.parquet(str(tmp_path / "t")).collect()
+
+
+def test_a_session_that_was_there_before_writes_no_plaintext_into_a_table(
+    spark: SparkSession, policy: Policy, people: DataFrame, tmp_path: Path
+) -> None:
+    older = spark.newSession()
+    bss.enable(spark, policy=policy, tables={"people": tmp_path / "t"})
+    try:
+        names = (*parquet_settings("", 0), *COMMITS)
+        for name in names:
+            older.conf.unset(name)
+        assert older.conf.get(names[0], None) is None
+        people.limit(10).write.parquet(str(tmp_path / "t"))
+        with pytest.raises(Exception, match="sealed files are wanted here"):
+            older.range(3).write.mode("append").parquet(str(tmp_path / "t"))
+        assert older.read.parquet(str(tmp_path / "t")).count() == 10
+        older.range(3).write.parquet(str(tmp_path / "elsewhere"))
+        assert older.read.parquet(str(tmp_path / "elsewhere")).count() == 3
+    finally:
+        bss.enable(spark, policy=policy)
+
+
+def test_spark_finds_the_java_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    home = bss.use_java()
+    assert os.environ["JAVA_HOME"] == str(home) != str(tmp_path / "none")
+    monkeypatch.setattr("bloomseal.spark.runtime.java_home", lambda: None)
+    with pytest.raises(bs.MissingDependencyError, match=r"no Java of version 17.*bloomseal\[jvm\]"):
+        bss.use_java()
 
 
 def test_warnings_name_the_settings(spark: SparkSession, policy: Policy) -> None:

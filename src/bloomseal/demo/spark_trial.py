@@ -121,9 +121,9 @@ class SparkTrial:
     def _session(self) -> Any:
         from pyspark.sql import SparkSession
 
-        from ..spark import java_home
+        from ..spark import use_java
 
-        os.environ["JAVA_HOME"] = str(java_home())
+        use_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         scratch = self.folder / "spark"

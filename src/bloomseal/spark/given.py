@@ -22,6 +22,7 @@ __all__ = [
     "PARTITION_INFERENCE",
     "PARTITION_OVERWRITE",
     "absolute_kms",
+    "kms_of",
     "refuse_secrets",
     "table_policy",
 ]
@@ -79,6 +80,18 @@ def kms_uri(table: TablePolicy) -> str:
     if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     return table.kms
+
+
+def kms_of(policy: Policy | None) -> str:
+    """The one KMS of a policy's tables.
+
+    Raises:
+        UsageError: none, or several, or an object.
+    """
+    named = {table.kms for table in policy.tables.values() if isinstance(table.kms, str)} if policy else set()
+    if len(named) != 1:
+        raise UsageError("no KMS is named", hint='kms="keyring:///path/keys.json"; docs/kms.md has all')
+    return str(named.pop())
 
 
 def absolute_kms(kms: str) -> str:

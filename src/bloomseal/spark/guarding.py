@@ -4,6 +4,8 @@ keep (`java/Guard.java`, `java/LateDeletes.java`), whose settings are made here.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import posixpath
 from collections.abc import Iterable, Mapping
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.columns import in_tables
 from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
-from .jar import BATCH_COMMITS, STREAM_COMMITS
+from .given import ACCESS, CRYPTO_FACTORY
+from .jar import BATCH_COMMITS, KMS_CLIENT, STREAM_COMMITS
 from .listing import qualified, split_uri
 from .settings import options
 from .versions import file_sink_keeps_options
@@ -22,27 +25,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "COMMITS",
     "LEFT_OUT",
+    "TIMESTAMPS",
     "Places",
     "commit_protocols",
     "deletes_late",
     "folder_uri",
     "guard_of",
+    "parquet_settings",
     "placed",
+    "settings_file",
     "table_place",
-    "watch_catalog",
 ]
 
 Places = Iterable[str | os.PathLike[str]]
 
 _BATCH: Final = "spark.sql.sources.commitProtocolClass"
 _STREAM: Final = "spark.sql.streaming.commitProtocolClass"
-_OURS: Final = {_BATCH: BATCH_COMMITS, _STREAM: STREAM_COMMITS}
+COMMITS: Final = {_BATCH: BATCH_COMMITS, _STREAM: STREAM_COMMITS}
 _SPARKS: Final = {
     _BATCH: "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
     _STREAM: "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol",
 }
 
+TIMESTAMPS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Nothing prunes by INT96."""
 LEFT_OUT: Final = {
     "spark.sql.files.ignoreCorruptFiles": "Spark would leave out sealed files that don't open; they are refused",
     "spark.sql.files.ignoreMissingFiles": "rows of files that somebody removes during a query are left out silently",
@@ -112,29 +120,19 @@ def folder_uri(table: TablePolicy, target: str) -> str:
 
 
 def guard_of(
-    spark: SparkSession,
-    policy: Policy | None,
-    folders: Mapping[str, str],
-    refuse_plaintext: bool | Places,
-    allow_plaintext: Places,
+    policy: Policy | None, folders: Mapping[str, str], everywhere: bool, sealed: Iterable[str], plain: Iterable[str]
 ) -> dict[str, Any]:
-    """What the bridge is told of places, for `enable`'s arguments of these names.
+    """What the bridge is told of places.
 
     Args:
-        folders: as `placed` gives them.
-
-    Raises:
-        UsageError: a single path in the place of several.
+        folders: table → its folder, as a URI.
+        everywhere, sealed, plain: where sealed files are wanted, and where plaintext is allowed all the same; URIs.
     """
-    if isinstance(allow_plaintext, str) or isinstance(refuse_plaintext, str):
-        raise UsageError("places are given as a list of paths", hint='refuse_plaintext=["/lake/people"]')
-    everywhere = refuse_plaintext if isinstance(refuse_plaintext, bool) else False
-    named = () if isinstance(refuse_plaintext, bool) else refuse_plaintext
     tables = {} if policy is None else policy.tables
     return {
         "everywhere": everywhere,
-        "sealed": sorted({*(qualified(spark, place) for place in named), *folders.values()}),
-        "plain": sorted({qualified(spark, place) for place in allow_plaintext}),
+        "sealed": sorted({*sealed, *folders.values()}),
+        "plain": sorted(set(plain)),
         "streams": file_sink_keeps_options(),
         "tables": [table_place(one, folders.get(name)) for name, one in sorted(tables.items())],
     }
@@ -142,22 +140,34 @@ def guard_of(
 
 def commit_protocols(spark: SparkSession) -> dict[str, str]:
     """Ours in the place of Spark's own. One that the application has chosen stays: object stores have their own."""
+    chosen = {name: str(spark.conf.get(name, _SPARKS[name])) for name in COMMITS}
+    return {name: ours for name, ours in COMMITS.items() if chosen[name] in (_SPARKS[name], ours)}
+
+
+def settings_file(given: Mapping[str, Any]) -> tuple[str, bytes, str]:
+    """The file that tells the bridge what an application was given: name, content, and the digest that names it."""
+    text = json.dumps(given, sort_keys=True).encode()
+    digest = hashlib.sha256(text).hexdigest()
+    return f"bloomseal-{digest}.json", text, digest
+
+
+def parquet_settings(digest: str, lifetime: int) -> dict[str, str]:
+    """What parquet-java is told, by a session or when its application starts.
+
+    Args:
+        digest: of the bridge's settings, after which their file is called.
+        lifetime: seconds that keys are kept.
+    """
     return {
-        name: ours for name, ours in _OURS.items() if str(spark.conf.get(name, _SPARKS[name])) in (_SPARKS[name], ours)
+        "parquet.crypto.factory.class": CRYPTO_FACTORY,
+        "parquet.encryption.kms.client.class": KMS_CLIENT,
+        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No
+        # secret: a name for these settings, so that a session with others gets clients and keys of its own.
+        ACCESS: f"bloomseal:{digest}",
+        "parquet.encryption.cache.lifetime.seconds": str(lifetime),
     }
 
 
 def deletes_late(spark: SparkSession) -> bool:
     """Whether an overwrite of this session keeps the old files until the new ones are there."""
     return str(spark.conf.get(_BATCH, "")) == BATCH_COMMITS
-
-
-def watch_catalog(spark: SparkSession, watch: Any) -> None:
-    """Have the application's catalog tell the bridge's class `watch` before it changes a table; once."""
-    catalog = spark._jsparkSession.sharedState().externalCatalog()
-    if any(str(one.getClass().getName()) == str(watch.getName()) for one in catalog.listeners()):
-        return
-    context: Any = spark.sparkContext
-    arguments = context._gateway.new_array(context._jvm.Object, 2)
-    arguments[0], arguments[1] = catalog, spark._jsparkSession.sessionState().newHadoopConf()
-    catalog.addListener(watch.getConstructors()[0].newInstance(arguments))

@@ -21,21 +21,24 @@ from ..core.errors import MissingDependencyError, PolicyError
 from ..storage.atomic import storage_errors
 from ..storage.folder import Folder
 from ..storage.replacement import replace
-from .runtime import java_home
+from .runtime import use_java
 
 __all__ = [
     "BATCH_COMMITS",
+    "CATALOG_WATCH",
     "KMS_CLIENT",
     "SEALED_READS",
     "STREAM_COMMITS",
     "bridge_jar",
     "build_jar",
     "cache_folder",
+    "jar_mark",
     "kept_file",
 ]
 
 BATCH_COMMITS: Final = "bloomseal.spark.LateDeletes"
 STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
+CATALOG_WATCH: Final = "bloomseal.spark.CatalogWatch"
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
@@ -43,7 +46,6 @@ _SOURCES: Final = (
     "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
-_NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -66,8 +68,12 @@ def bridge_jar(jvm: Any) -> Path:
     Raises:
         PolicyError: others could replace the jar.
     """
-    version = hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:16]
-    return _kept(f"bloomseal-key-bridge-{version}.jar", lambda: _compiled(jvm))
+    return _kept(f"bloomseal-key-bridge-{jar_mark().rpartition('/')[2]}.jar", lambda: _compiled(jvm))
+
+
+def jar_mark() -> str:
+    """An entry that only a jar of these very sources has."""
+    return f"bloomseal/spark/{hashlib.sha256(''.join(_sources().values()).encode()).hexdigest()[:16]}"
 
 
 def kept_file(name: str, content: bytes) -> Path:
@@ -110,6 +116,7 @@ def _compiled(jvm: Any) -> bytes:
         for name in sorted(classes):
             # A fixed time, so that the same classes make the same jar.
             archive.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), bytes(classes[name]))
+        archive.writestr(zipfile.ZipInfo(jar_mark(), _EPOCH), b"")
     return jar.getvalue()
 
 
@@ -138,9 +145,7 @@ def _jvm() -> Iterator[Any]:
     except ImportError:
         raise MissingDependencyError("PySpark is not installed", hint="pip install 'bloomseal[spark]'") from None
     jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
-    home = java_home()
-    if home is None:
-        raise MissingDependencyError("there is no Java of version 17 or later", hint=_NEED_JAVA)
+    home = use_java()
     process = None
     # A ValueError is what py4j makes of a JVM that ended before it said its port.
     with contextlib.suppress(OSError, ValueError, StopIteration):
@@ -154,7 +159,7 @@ def _jvm() -> Iterator[Any]:
             return_proc=True,
         )
     if process is None:
-        raise MissingDependencyError("Java could not be started", hint=_NEED_JAVA)
+        raise MissingDependencyError("Java could not be started", hint=f"{home}/bin/java -version")
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
         yield gateway.jvm

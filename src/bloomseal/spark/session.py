@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -13,25 +12,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from ..core.errors import BloomsealWarning, UsageError
 from ..core.forked import new_lock
 from ..policy import Policy, TablePolicy
-from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
+from .given import ACCESS, absolute_kms, kms_of, refuse_secrets, table_policy
 from .guarding import (
     LEFT_OUT,
+    TIMESTAMPS,
     Places,
     commit_protocols,
     deletes_late,
     folder_uri,
     guard_of,
+    parquet_settings,
     placed,
+    settings_file,
     table_place,
-    watch_catalog,
 )
-from .jar import KMS_CLIENT, bridge_jar, kept_file
-from .listing import classic_jvm
+from .jar import bridge_jar, jar_mark, kept_file
+from .listing import classic_jvm, qualified
 from .versions import forget_static_source
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ _DAY: Final = 86_400
 """Seconds; the key helper takes no more."""
 _registering: Final = new_lock()
 """Of two threads that register one name at the same time Spark refuses the later: somebody has it."""
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _policies: dict[str, Policy] = {}
 _given: dict[str, dict[str, Any]] = {}
 """What the bridge was told of each session, by the session's name."""
@@ -120,40 +120,35 @@ def enable(
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.load(policy, kms=kms)
     policy, folders = placed(spark, policy, tables)
-    kms = absolute_kms(kms if kms is not None else _kms_of(policy))
+    kms = absolute_kms(kms if kms is not None else kms_of(policy))
     refuse_secrets(_settings(spark))
     # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must
     # choose neither the program nor the KMS. So the bridge takes both from a file of the application's, and the
     # configuration only names it.
+    everywhere, named = (refuse_plaintext, ()) if isinstance(refuse_plaintext, bool) else (False, refuse_plaintext)
     given = {
         "kms": kms,
         "timeout": _whole(timeout, "timeout", 1),
         "lifetime": _whole(cache_lifetime, "cache_lifetime", 0),
         "python": python or _python(spark),
-        **guard_of(spark, policy, folders, refuse_plaintext, allow_plaintext),
+        **guard_of(policy, folders, everywhere, _uris(spark, named), _uris(spark, allow_plaintext)),
     }
     _given[_name(spark)] = given
     # Settings that are not the newest, or another session's, stay known, and an option can name them.
     sealed = sorted({folder for known in _given.values() for folder in known["sealed"]})
     jvm.java.lang.System.setProperty("bloomseal.sealed", json.dumps({"sealed": sealed}))
-    digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
-    settings = {
-        "bloomseal.kms": kms,
-        "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
-        "parquet.encryption.kms.client.class": KMS_CLIENT,
-        "parquet.crypto.factory.class": CRYPTO_FACTORY,
-        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No
-        # secret: a name for these settings, so that a session with others gets clients and keys of its own.
-        ACCESS: f"bloomseal:{digest}",
-        **commit_protocols(spark),
-    }
-    _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
-    for name, value in settings.items():
+    digest = _add_settings(spark, given)
+    _add_jar(spark, str(Path(jar).absolute()) if jar else None)
+    spark.conf.set("bloomseal.kms", kms)
+    parquet = parquet_settings(digest, cache_lifetime)
+    for name, value in {**parquet, **commit_protocols(spark)}.items():
         spark.conf.set(name, value)
-        if name != "bloomseal.kms":
-            # What `newSession` begins with.
-            spark.sparkContext._jsc.sc().conf().set(name, value)
-    watch_catalog(spark, _bridge_class(spark, "CatalogWatch"))
+        # What `newSession` begins with.
+        spark.sparkContext._jsc.sc().conf().set(name, value)
+    for name, value in parquet.items():
+        # What sessions have that were there before.
+        spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+    _bridge_class(spark, "CatalogWatch").getDeclaredConstructor(None).newInstance(None).watch(spark._jsparkSession)
     if policy is not None:
         _policies[_name(spark)] = policy
     register_source(spark, kms, _policies.get(_name(spark)))
@@ -163,10 +158,17 @@ def enable(
 
 def _microseconds(spark: SparkSession) -> Iterator[str]:
     """Have timestamps written in a form that can be pruned by, unless the user has chosen one; says so."""
-    if not spark._jsparkSession.sessionState().conf().contains(_TIMESTAMPS):
-        for settings in (spark.conf, spark.sparkContext._jsc.sc().conf()):
-            settings.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
-        yield f"timestamps are written as microseconds from now on, and no longer as INT96: {_TIMESTAMPS}"
+    for name, value in TIMESTAMPS.items():
+        if not spark._jsparkSession.sessionState().conf().contains(name):
+            for settings in (spark.conf, spark.sparkContext._jsc.sc().conf()):
+                settings.set(name, value)
+            yield f"timestamps are written as microseconds from now on, and no longer as INT96: {name}"
+
+
+def _uris(spark: SparkSession, places: Places) -> list[str]:
+    if isinstance(places, str):
+        raise UsageError("places are given as a list of paths", hint='refuse_plaintext=["/lake/people"]')
+    return [qualified(spark, place) for place in places]
 
 
 def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[str, str]:
@@ -180,7 +182,7 @@ def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[s
     if table.aad_prefix is None and not any(one["prefix"] for one in known["tables"]):
         return {}
     given = {**known, "tables": [table_place(table, folder_uri(table, target))]}
-    return {ACCESS: f"bloomseal:{_add_settings(spark, json.dumps(given, sort_keys=True).encode())}"}
+    return {ACCESS: f"bloomseal:{_add_settings(spark, given)}"}
 
 
 def register_source(
@@ -310,29 +312,47 @@ def _name(spark: SparkSession) -> str:
     return str(found)
 
 
-def _add_jar(spark: SparkSession, path: str) -> None:
+def _add_jar(spark: SparkSession, jar: str | None) -> None:
     """To the executors, and to the class loader of the session's driver."""
-    session = spark._jsparkSession
+    session, jvm = spark._jsparkSession, classic_jvm(spark)
+    loader = session.sharedState().jarClassLoader()
+    path = jar or _jar_on_class_path(loader) or str(bridge_jar(jvm))
     added = session.sparkContext().listJars()
     if not any(str(added.apply(i)).endswith("/" + Path(path).name) for i in range(added.size())):
         session.sessionState().resourceLoader().addJar(path)
         if quote(path) != path:
             # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the
             # jar.
-            session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+            loader.addURL(jvm.java.io.File(path).toURI().toURL())
     # Spark looks for a commit protocol by the class loader of the thread that writes, which is the parent of all.
-    if hasattr(above := session.sharedState().jarClassLoader().getParent(), "addURL"):
-        above.addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+    if hasattr(above := loader.getParent(), "addURL"):
+        above.addURL(jvm.java.io.File(path).toURI().toURL())
     # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the
     # query did: without the jar, which threads need not know that were there before it. Queries' configurations are
     # copies of this one.
-    session.sparkContext().hadoopConfiguration().setClassLoader(session.sharedState().jarClassLoader())
+    session.sparkContext().hadoopConfiguration().setClassLoader(loader)
 
 
-def _add_settings(spark: SparkSession, text: bytes) -> str:
+def _jar_on_class_path(loader: Any) -> str | None:
+    """The jar that has this package's bridge already: of ``--jars``, of Spark's folder, or of an earlier call.
+
+    Raises:
+        UsageError: another version's bridge is there, and would be found first.
+    """
+    if (found := loader.getResource(mark := jar_mark())) is not None:
+        return unquote(urlsplit(str(found.getPath())).path).removesuffix(f"!/{mark}")
+    if (other := loader.getResource(f"{mark.rpartition('/')[0]}/KeyBridge.class")) is not None:
+        raise UsageError(
+            "the session has the key bridge of another version of Bloomseal",
+            file=str(other.getPath()).partition("!")[0],
+            hint="bloomseal spark jar PATH makes this version's; or leave it to enable",
+        )
+    return None
+
+
+def _add_settings(spark: SparkSession, given: dict[str, Any]) -> str:
     """Give all machines of the application the bridge's settings; their SHA-256, by which the file is named."""
-    digest = hashlib.sha256(text).hexdigest()
-    name = f"bloomseal-{digest}.json"
+    name, text, digest = settings_file(given)
     if not any(one.endswith(f"/{name}") for one in spark.sparkContext.listFiles):
         spark.sparkContext.addFile(str(kept_file(name, text)))
     return digest
@@ -349,13 +369,6 @@ def _settings(spark: SparkSession) -> dict[str, str]:
             yield name, str(spark.conf.get(name, None) or "")
 
     return dict(found())
-
-
-def _kms_of(policy: Policy | None) -> str:
-    named = {table.kms for table in policy.tables.values() if isinstance(table.kms, str)} if policy else set()
-    if len(named) != 1:
-        raise UsageError("no KMS is named", hint='enable(spark, kms="keyring:///path/keys.json"); docs/kms.md has all')
-    return str(named.pop())
 
 
 def _whole(value: int, name: str, least: int) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Final
+
 import click
 
+from ...core.errors import UsageError
 from ..render import print_json, remark
-from ..state import CommandState, common_options
+from ..state import PATH, CommandState, common_options
 
 __all__ = ["spark"]
+
+_RECIPES: Final = ("spark-sql", "spark-submit", "thrift", "kubernetes", "yarn", "emr", "databricks")
 
 
 @click.group()
@@ -15,25 +21,55 @@ def spark() -> None:
     """Help for clusters; sessions do the rest by themselves (bloomseal.spark.enable).
 
     \b
-    Example:
+    Examples:
       bloomseal spark jar key-bridge.jar
+      bloomseal spark jar key-bridge.jar --recipe spark-sql --policy policy.toml --table people=/lake/people
     """
 
 
 @spark.command()
 @click.argument("path", metavar="PATH")
+@click.option(
+    "--recipe", type=click.Choice(_RECIPES), help="Print how to start an application there, without a line of Python."
+)
+@click.option("--policy", type=PATH, metavar="FILE", help="The policy, for --recipe.")
+@click.option("--kms", metavar="URI", help="The KMS (default: the policy's).")
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME=FOLDER", help="The folder of a table of the policy; repeatable."
+)
+@click.option(
+    "--python",
+    default=sys.executable,
+    metavar="PATH",
+    help="Python with Bloomseal on each machine (default: this one).",
+)
 @common_options()
-def jar(path: str) -> None:
+def jar(
+    path: str, recipe: str | None, policy: str | None, kms: str | None, tables: tuple[str, ...], python: str
+) -> None:
     """Compile the key bridge and write it to PATH, for spark.jars or Spark's folder of jars. Needs PySpark and Java.
 
-    \b
-    Example:
-      bloomseal spark jar key-bridge.jar
-    """
-    from ...spark.jar import build_jar
+    With --recipe also the file of the settings, beside it. It holds no secret.
 
+    \b
+    Examples:
+      bloomseal spark jar key-bridge.jar
+      bloomseal spark jar key-bridge.jar --recipe spark-sql --policy policy.toml --table people=/lake/people
+    """
+    from ...policy import Policy
+    from ...spark.jar import build_jar
+    from ...spark.recipes import recipe as made
+
+    text = None
+    if recipe is not None:
+        if policy is None:
+            raise UsageError("no policy", hint="--policy FILE")
+        folders = dict(one.partition("=")[::2] for one in tables)
+        text = made(recipe, path, Policy.load(policy, kms=kms), folders, python)
     build_jar(path)
     if CommandState.current().json:
-        print_json({"jar": path})
-    else:
-        remark(f"wrote {path}")
+        print_json({"jar": path} if text is None else {"jar": path, "recipe": text})
+        return
+    remark(f"wrote {path}")
+    if text is not None:
+        click.echo(text.rstrip(" \\\n"))

@@ -3,27 +3,57 @@ package bloomseal.spark;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.catalog.AlterTablePreEvent;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.DropTablePreEvent;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogEvent;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogEventListener;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogWithListener;
 import org.apache.spark.sql.catalyst.catalog.TableEvent;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.Function1;
+import scala.runtime.BoxedUnit;
 
 /**
  * Keeps two commands from sealed tables of the catalog. An overwrite by saveAsTable drops the table, files and options,
  * before a row of the new one is written, and ANALYZE for columns stores minima and maxima in clear.
  *
+ * As spark.sql.extensions it watches the catalog from an application's first session on; `enable` calls watch itself.
+ *
  * Written for Janino, hence without lambdas and generics.
  */
-public final class CatalogWatch implements ExternalCatalogEventListener {
-  private final ExternalCatalog catalog;
-  private final Configuration conf;
+public final class CatalogWatch implements ExternalCatalogEventListener, Function1 {
+  private ExternalCatalog catalog;
+  private Configuration conf;
 
-  public CatalogWatch(ExternalCatalog catalog, Configuration conf) {
-    this.catalog = catalog;
-    this.conf = conf;
+  public Object apply(Object extensions) {
+    // Asked for no rule but once for each session, before its first query.
+    ((SparkSessionExtensions) extensions).injectCheckRule(new Function1() {
+      public Object apply(Object session) {
+        new CatalogWatch().watch((SparkSession) session);
+        return new Function1() {
+          public Object apply(Object plan) {
+            return BoxedUnit.UNIT;
+          }
+        };
+      }
+    });
+    return BoxedUnit.UNIT;
+  }
+
+  /** The catalog of the session's application, if nobody does it yet. */
+  public void watch(SparkSession session) {
+    ExternalCatalogWithListener shared = session.sharedState().externalCatalog();
+    for (Object other : shared.listeners()) {
+      if (other.getClass().getName().equals(getClass().getName())) {
+        return;
+      }
+    }
+    catalog = shared;
+    conf = session.sparkContext().hadoopConfiguration();
+    shared.addListener(this);
   }
 
   public void onEvent(ExternalCatalogEvent event) {

@@ -163,7 +163,7 @@ class SourceOptions:
             # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
             raise UsageError(
                 "a catalog can't hold tables USING bloomseal: Spark would not tell us later where they are",
-                hint="a temporary view USING bloomseal; or CREATE TABLE … USING parquet and bloomseal.spark.protect_table",
+                hint="a temporary view USING bloomseal; or, in a classic session, USING parquet and bloomseal.spark.protect_table",
             )
         if unknown := sorted(set(given) - known):
             from difflib import get_close_matches
@@ -308,7 +308,7 @@ def _refuse_library(kms: str) -> None:
         # It would be loaded, and so run, by the driver and by all executors.
         raise PolicyError(
             "an option names a library, to be loaded beside the keys",
-            hint="PKCS11_MODULE in the environment; or bloomseal.spark.enable",
+            hint="PKCS11_MODULE in the environment; or, in a classic session, bloomseal.spark.enable",
         )
 
 
@@ -321,7 +321,7 @@ def _optional_policy(path: str, kms: str | None) -> Policy:
             raise PolicyError(
                 "a policy that an option names has an access log",
                 file=path,
-                hint="bloomseal.spark.enable(spark, policy=...); or policy= of bloomseal.spark.read and write",
+                hint="a policy without access_log; or, in a classic session, bloomseal.spark.enable(spark, policy=...)",
             )
         if kms is None:
             _refuse_library(kms_uri(table))
@@ -349,7 +349,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if not given.get("path"):
         raise UsageError(
             "no path; and of a table in a catalog Spark tells a data source in Python none",
-            hint=".load(path) and .save(path); a temporary view USING bloomseal; or bloomseal.spark.protect_table and USING parquet",
+            hint=".load(path); a temporary view USING bloomseal; or, in a classic session, USING parquet and protect_table",
         )
     return (given["path"],)
 

@@ -185,8 +185,8 @@ def warn_of_all_columns(settings: SourceOptions, schema: st.StructType) -> None:
     """Spark tells a data source in Python nothing of the columns that a query needs."""
     if len(schema.fields) > 1:
         warnings.warn(
-            f"all {len(schema.fields)} columns of {settings.paths[0]} will be opened; bloomseal.spark.read(spark, path, "
-            "columns=[...]), or .schema(...), opens those that you need",
+            f"all {len(schema.fields)} columns of {settings.paths[0]} will be opened; .schema(...) opens those that you "
+            "need; and so does, in a classic session, bloomseal.spark.read(spark, path, columns=[...])",
             BloomsealWarning,
             stacklevel=2,
         )

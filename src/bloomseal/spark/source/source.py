@@ -56,7 +56,7 @@ class BloomsealSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
         raise UsageError(
             "this data source reads only",
-            hint="bloomseal.spark.write; for a table of the catalog USING parquet, and bloomseal.spark.protect_table",
+            hint="a classic session with bloomseal.spark.write; for a table of the catalog USING parquet, and protect_table",
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
@@ -65,7 +65,9 @@ class BloomsealSource(DataSource):
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
-        raise UsageError("this data source reads only", hint="bloomseal.spark.write_stream, or foreachBatch")
+        raise UsageError(
+            "this data source reads only", hint="a classic session with bloomseal.spark.write_stream, or foreachBatch"
+        )
 
     @property
     def _settings(self) -> SourceOptions:
