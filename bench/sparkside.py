@@ -36,10 +36,7 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         from pyspark.sql import SparkSession
 
-        home = bss.java_home()
-        if home is None:
-            raise RuntimeError("no Java 17 or later")
-        os.environ["JAVA_HOME"] = str(home)
+        bss.use_java()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self._scratch = Path(tempfile.mkdtemp(prefix="bloomseal-bench-sparkside-", dir=folder))

@@ -26,8 +26,7 @@ from bloomseal.spark.versions import file_sink_keeps_options, pushes_filters
 
 def main(folder: Path) -> dict[str, Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if (home := bss.java_home()) is not None:
-        os.environ["JAVA_HOME"] = str(home)
+    bss.use_java()
     warnings.simplefilter("ignore")
     ring = Keyring(folder / "keys.json", create=True)
     for name in ("footer", "pii"):

@@ -24,7 +24,7 @@ _FILES: Final = 4
 
 def why_not() -> str | None:
     """Why there can be no Spark part here; None where there can."""
-    from ..spark import java_home
+    from ..spark.runtime import java_home
 
     if find_spec("pyspark") is None:
         return "PySpark is not installed (pip install 'bloomseal[spark]')"

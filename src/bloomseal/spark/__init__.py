@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .jobs.rotation import rewrap as rewrap
     from .reading import df_stats as df_stats
     from .reading import read as read
-    from .runtime import java_home as java_home
     from .runtime import use_java as use_java
     from .semijoin.join import semi_join as semi_join
     from .semijoin.pruning import prune as prune
