@@ -55,12 +55,12 @@ class KeyVersionFacts:
 
     @cached_property
     def _at_kms(self) -> VersionFacts | None:
-        return self.key.of(self.version)
+        return self.key.versions.get(self.version)
 
     @property
     def current(self) -> bool | None:
         """Whether it wraps new keys."""
-        if self.key.unversioned is not None:
+        if None in self.key.versions:
             return True  # there is but one
         return None if self.key.current is None or self.version is None else self.version == self.key.current
 
@@ -217,9 +217,7 @@ def key_versions(
         key = asked(name, {version for version in by_version if version is not None})
         policy = policies.get(name, KeyPolicy())
         usage = policy.originator_usage or max_ages.get(name)
-        listed: list[str | None] = [one.version for one in key.versions]
-        if None in by_version or key.unversioned is not None:
-            listed.append(None)
+        listed = [*key.versions, *({None} & by_version.keys() - key.versions.keys())]
         found += [KeyVersionFacts(name, one, key, by_version.get(one, []), policy, usage, now) for one in listed]
     return found
 

@@ -13,6 +13,7 @@ from ...core.errors import UsageError
 from ...core.storage.local import identity
 from ...keytools.tools import KeyTools
 from ..facts.auditor import AnyPath, Auditor, AuditorOptions
+from ..facts.files.file import FilterCheck
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work, file_of
@@ -75,7 +76,7 @@ def examine(
     """The answer about the files at these places. Without a way to the KMS it is unknown, and says that none was
     asked.
     """
-    scanner = auditor.scanner(filters=False, witness=True)
+    scanner = auditor.scanner(FilterCheck.NONE, witness=True)
     return Examination(
         functools.partial(ask, auditor.tools),
         functools.partial(auditor.find, given, history=True),

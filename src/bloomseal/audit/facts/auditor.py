@@ -12,7 +12,7 @@ from ...core.keys.protocols import KeySource
 from ...keytools.sources import as_key_source
 from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
-from .files.file import FileFacts
+from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
 from .keys import Kms
 from .places import Places, find_files
@@ -101,9 +101,7 @@ class Auditor:
             places.unknown.append(self._problem)
         return places
 
-    def scanner(
-        self, *, filters: bool | None = None, truth: bool = False, visit: Any = None, witness: bool = False
-    ) -> Scanner:
+    def scanner(self, filters: FilterCheck | None = None, *, visit: Any = None, witness: bool = False) -> Scanner:
         """Of single files; arguments as of `Scanner`; `witness`: ask the KMS which version opens each wrapped key."""
         policies = self.policies
         return Scanner(
@@ -111,8 +109,7 @@ class Auditor:
             Kms(self.tools, dated=policies.dated, witness=witness),
             prefixes=lambda ref: policies.prefixes(ref) or self._prefixes,
             access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
-            filters=True if truth else filters,
-            truth=truth,
+            filters=filters,
             visit=visit,
         )
 
@@ -130,12 +127,13 @@ class Auditor:
             from .files.deep import Nonces
 
             nonces = Nonces()
-        scanner = self.scanner(
-            filters=filters, truth=deep, visit=None if nonces is None else partial(_in_depth, nonces)
-        )
+        check = FilterCheck.VALUES if deep else None if filters is None else FilterCheck(filters)
+        scanner = self.scanner(check, visit=None if nonces is None else partial(_in_depth, nonces))
         # Keys stay in one process, and so does what is compared over all files.
         alone = self.keys is not None or deep
-        scanned = map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, filters=bool(filters))
+        scanned = (
+            map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, FilterCheck(bool(filters)))
+        )
         files = []
         for done, facts in enumerate(scanned, 1):
             files.append(facts)

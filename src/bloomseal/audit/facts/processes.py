@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...core.storage.ref import FileRef
-from .files.file import FileFacts
+from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
 from .keys import SidecarView
 
@@ -32,7 +32,7 @@ _COMMAND: Final = "import sys; sys.path[:] = sys.argv[1:]; from bloomseal.audit.
 Stripped = tuple[FileFacts, set[str] | None]
 
 
-def scan_all(scanner: Scanner, files: Sequence[FileRef], *, filters: bool = False) -> Iterator[FileFacts]:
+def scan_all(scanner: Scanner, files: Sequence[FileRef], filters: FilterCheck) -> Iterator[FileFacts]:
     """The facts of each file, in the order given; nothing is opened by a key.
 
     Args:
@@ -88,7 +88,7 @@ class _Process:
                 stderr=subprocess.DEVNULL,
             )
 
-    def send(self, batches: list[list[tuple[str, tuple[bytes, ...]]]], filters: bool) -> None:
+    def send(self, batches: list[list[tuple[str, tuple[bytes, ...]]]], filters: FilterCheck) -> None:
         """The paths and AAD prefixes of all that it is to look at."""
         if self._child is not None and self._child.stdin is not None:
             with contextlib.suppress(OSError):

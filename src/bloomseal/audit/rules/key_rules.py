@@ -210,8 +210,7 @@ def check_material(facts: Facts) -> Iterator[Finding]:
 
 def check_nonces(facts: Facts, nonces: Nonces) -> Iterator[Finding]:
     """Nonces that stand twice under one key, and levels in clear that the same pass over the pages has seen."""
-    for repetition in nonces.repeated():
-        (file, column), (again, other) = repetition.first, repetition.again
+    for (file, column), (again, other) in nonces.repeated():
         where = f"and in {other} of {posixpath.basename(again)}" if again != file else f"and in {other}"
         at = None if column == "footer" else column
         yield found("BS306", f"a nonce stands in {column} {where}, under one key", None, file, at)

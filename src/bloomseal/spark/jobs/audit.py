@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...audit.facts.auditor import Auditor
+from ...audit.facts.files.file import FilterCheck
 from ...audit.facts.places import Places
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import Report, judged
@@ -96,7 +97,8 @@ def _scanned(
     policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
 ) -> Iterator[Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
-    scanner = Auditor(table.keys if with_keys else None, table, with_keys=with_keys).scanner(truth=filters)
+    auditor = Auditor(table.keys if with_keys else None, table, with_keys=with_keys)
+    scanner = auditor.scanner(FilterCheck.VALUES if filters else None)
     for name in names:
         yield stripped(scanner.scan(FileRef(name, filesystem)))
 

@@ -14,6 +14,7 @@ from ...audit.destruction.examine import Examined, Examiner, Work
 from ...audit.destruction.look import Examination, asking
 from ...audit.destruction.question import DestructionQuestion
 from ...audit.facts.auditor import Auditor
+from ...audit.facts.files.file import FilterCheck
 from ...audit.facts.places import Places, find_files
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
@@ -75,6 +76,6 @@ def _examined(
     policy: bytes, question: DestructionQuestion, sent: Iterable[tuple[str | None, Work]]
 ) -> Iterator[Examined]:
     table = table_of(policy)
-    examiner = Examiner(question, Auditor(table.keys, table).scanner(filters=False, witness=True))
+    examiner = Examiner(question, Auditor(table.keys, table).scanner(FilterCheck.NONE, witness=True))
     for base, work in sent:
         yield examiner.examine(replace(work, ref=replace(work.ref, filesystem=open_filesystem(base))))

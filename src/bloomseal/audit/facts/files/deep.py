@@ -23,19 +23,10 @@ from .copies import copies
 from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed
 
-__all__ = ["Nonces", "Repetition", "prove"]
+__all__ = ["Nonces", "prove"]
 
 _NONCE = slice(4, 16)
 _TYPE = np.dtype([("a", "<u8"), ("b", "<u4")])
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """A nonce that stands at least twice under one key: where it was first seen, and where again."""
-
-    data_key: str
-    first: tuple[str, str]
-    again: tuple[str, str]
 
 
 @dataclass
@@ -52,7 +43,6 @@ class Nonces:
     once.
 
     Attributes:
-        modules: how many were looked at.
         clear_levels: file and column of V2 pages whose levels are in clear.
         unseen: files in which some modules could not be told apart.
     """
@@ -60,7 +50,6 @@ class Nonces:
     def __init__(self) -> None:
         self._used: dict[str, _Used] = {}
         self._footers: set[bytes] = set()
-        self.modules = 0
         self.clear_levels: set[tuple[str, str]] = set()
         self.unseen: list[str] = []
 
@@ -96,9 +85,9 @@ class Nonces:
                 continue
             self._note(key, nonces, place)
 
-    def repeated(self) -> Iterator[Repetition]:
-        """Every nonce that stands twice, once each, by key."""
-        for key, used in sorted(self._used.items()):
+    def repeated(self) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+        """Every nonce that stands twice under one key, once each: the file and column of the first and of the next."""
+        for _, used in sorted(self._used.items()):
             nonces = np.frombuffer(bytes(used.nonces), dtype=_TYPE)
             order = np.argsort(nonces, order=("a", "b"), kind="stable")
             ordered = nonces[order]
@@ -106,14 +95,13 @@ class Nonces:
                 if index and ordered[index] == ordered[index - 1]:
                     continue
                 first, again = int(order[index]), int(order[index + 1])
-                yield Repetition(key, _place(used, first), _place(used, again))
+                yield _place(used, first), _place(used, again)
 
     def _note(self, key: str, nonces: bytes, place: tuple[str, str]) -> None:
         used = self._used.setdefault(key, _Used())
         used.starts.append(len(used.nonces) // 12)
         used.places.append(place)
         used.nonces += nonces
-        self.modules += len(nonces) // 12
 
     def _footer(self, facts: FileFacts, source: Source) -> None:
         key = facts.keys[1].data_key if len(facts.keys) > 1 else None

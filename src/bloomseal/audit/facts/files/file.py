@@ -12,7 +12,7 @@ from ....core.storage.ref import FileRef
 from ..keys import KeyFacts, SidecarView
 from .gaps import Gap
 
-__all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
+__all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterCheck", "FilterFacts", "Seen"]
 
 _NO_KEY: Final = KeyFacts()
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
@@ -28,6 +28,16 @@ class Seen(IntEnum):
 
 
 SEEN: Final = ("none", "in clear", "sealed", "not visible")
+
+
+class FilterCheck(IntEnum):
+    """How filters are looked at: left closed; opened, and their bits judged, which needs no key for those in clear; or
+    also asked for every value of their own column chunks, whose pages are read for that.
+    """
+
+    NONE = 0
+    BITS = 1
+    VALUES = 2
 
 
 @dataclass(slots=True)

@@ -8,23 +8,19 @@ from ....core.parquet.statistics import has_values
 from ....core.parquet.walk import Chunk, Walk
 from ....core.sbbf import PhysicalType, SplitBlockBloomFilter
 from ....format.hashes.truth import held_against_values
-from .file import FilterFacts
+from .file import FilterCheck, FilterFacts
 
 __all__ = ["filter_facts"]
 
 
-def filter_facts(walk: Walk, chunk: Chunk, truth: bool) -> FilterFacts | None:
-    """The facts of a column chunk's filter; None where it has none. What is wrong with it is a fact, never raised.
-
-    Args:
-        truth: ask it for every value of the chunk, whose pages are read for that.
-    """
+def filter_facts(walk: Walk, chunk: Chunk, check: FilterCheck) -> FilterFacts | None:
+    """The facts of a column chunk's filter; None where it has none. What is wrong with it is a fact, never raised."""
     bloom = FilterFacts()
     try:
         found = walk.stored_filter(chunk)
         if found is None:
             return None
-        if truth:
+        if check is FilterCheck.VALUES:
             _hold_against_values(bloom, walk, chunk, found)
         if found.unknown is not None:
             raise found.unknown

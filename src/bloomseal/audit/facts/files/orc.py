@@ -22,7 +22,7 @@ from ....read.orc.file import OrcFile
 from ....read.orc.inspect import writer_of
 from ....storage.formats import Format
 from ..keys import KeyFacts, Kms
-from .file import ChunkFacts, FileFacts, FilterFacts, Seen
+from .file import ChunkFacts, FileFacts, FilterCheck, FilterFacts, Seen
 from .gaps import gaps
 
 __all__ = ["look_at_orc"]
@@ -40,13 +40,12 @@ _HASH_MASK: Final = "sha256"
 _UNTOLD: Final = "nothing ties the key of an ORC column to the version that the file names"
 
 
-def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, truth: bool) -> None:
+def look_at_orc(facts: FileFacts, source: Source, kms: Kms, filters: FilterCheck) -> None:
     """Fill in the facts; a row group of the inventory is a stripe.
 
     Args:
         kms: names the versions of master keys.
-        filters: open filters in clear, and judge their bits.
-        truth: ask them for every value of their row groups, too.
+        filters: how filters in clear are looked at.
 
     Raises:
         FormatError: the tail is broken.
@@ -56,7 +55,7 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
     facts.footer, facts.aad_prefix = "plaintext", "none"
     facts.created_by = writer_of(file)
     facts.leaves = [(leaf.name, leaf.type_name) for leaf in file.schema.leaves]
-    look = _Look(facts, file, kms, filters or truth, truth)
+    look = _Look(facts, file, kms, filters)
     for stripe in range(len(file.stripes)):
         look.stripe(stripe)
     if facts.algorithm is not None or kms.is_witness:
@@ -67,10 +66,10 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
 
 
 class _Look:
-    """One file's columns, stripe by stripe; `truth`: filters are asked for their values."""
+    """One file's columns, stripe by stripe."""
 
-    def __init__(self, facts: FileFacts, file: OrcFile, kms: Kms, filters: bool, truth: bool) -> None:
-        self._facts, self._file, self._filters, self._truth = facts, file, filters, truth
+    def __init__(self, facts: FileFacts, file: OrcFile, kms: Kms, filters: FilterCheck) -> None:
+        self._facts, self._file, self._filters = facts, file, filters
         self._kms = kms
         self._nulled: set[int] = set()
         self._keys: dict[int, int] = {}
@@ -182,7 +181,7 @@ class _Look:
             bloom.empty = known is not None and any(
                 one.is_empty and not said.only_nulls for one, said in zip(filters, known, strict=True)
             )
-            if self._truth:
+            if self._filters is FilterCheck.VALUES:
                 self._hold_against_values(bloom, filters, stripe, leaf)
         return bloom
 

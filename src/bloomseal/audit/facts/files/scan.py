@@ -27,7 +27,7 @@ from ....storage.formats import Format, format_of
 from ....storage.places import open_source
 from ..keys import Impatient, KeyFacts, Kms, SidecarView
 from ..personal import by_value
-from .file import ChunkFacts, FileFacts, Seen
+from .file import ChunkFacts, FileFacts, FilterCheck, Seen
 from .filters import filter_facts
 from .gaps import filter_length, gaps
 from .raw_scan import is_filter_header, is_sealed, read_all
@@ -47,8 +47,7 @@ class Scanner:
         kms: what can be asked about master keys.
         prefixes: the AAD prefixes that a file should have, as far as known.
         access_log: the access log for a file (`AccessLog`).
-        filters: open filters and judge their bits. Needs no key for filters in clear.
-        truth: ask each filter for every value of its own column chunk, too, which reads the column's pages.
+        filters: how filters are looked at; None: by their bits, where there are keys.
         visit: called with each file's walk while it is open (the nonce check).
     """
 
@@ -59,16 +58,14 @@ class Scanner:
         *,
         prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
         access_log: Callable[[FileRef], Any] = lambda _: None,
-        filters: bool | None = None,
-        truth: bool = False,
+        filters: FilterCheck | None = None,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
         self.kms = kms or Kms()
         self.prefixes = prefixes
         self._access_log = access_log
-        self._filters = keys is not None if filters is None else filters
-        self._truth = truth
+        self._filters = FilterCheck(keys is not None) if filters is None else filters
         self._visit = visit
         self._outages: list[KmsAccessError] = []
         self._schemas: WeakKeyDictionary[Schema, list[tuple[str, str]]] = WeakKeyDictionary()
@@ -102,7 +99,7 @@ class Scanner:
         if format_of(source) is Format.ORC:
             from .orc import look_at_orc
 
-            look_at_orc(facts, source, self.kms, filters=self._filters, truth=self._truth)
+            look_at_orc(facts, source, self.kms, self._filters)
             return
         footer, hand = self._open(facts, source)
         if footer is None:
@@ -287,7 +284,7 @@ class _Columns:
             facts.filter = Seen.CLEAR
             facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
             if self._scanner._filters:
-                facts.bloom = filter_facts(self._walk, self._walk.chunk(group, leaf), self._scanner._truth)
+                facts.bloom = filter_facts(self._walk, self._walk.chunk(group, leaf), self._scanner._filters)
         return facts
 
     def _encrypted(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
@@ -319,7 +316,7 @@ class _Columns:
         if copy is not None and copy.bloom_filter_offset not in (None, facts.filter_offset):
             self._peeks.append((facts, "copy", copy.bloom_filter_offset, copy.bloom_filter_length or _HEADER_BYTES))
         if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
-            facts.bloom = filter_facts(self._walk, chunk, self._scanner._truth)
+            facts.bloom = filter_facts(self._walk, chunk, self._scanner._filters)
         return facts
 
     def _open(
