@@ -21,7 +21,7 @@ from .facts.leftovers import Content, look_at
 from .facts.personal import by_name
 from .facts.places import Places
 from .rules.checks import check, unclaimed_filters
-from .rules.findings import Finding, Severity
+from .rules.findings import Finding, RuleFindings, Severity
 from .rules.judged import Facts, KeyArguments
 from .streamed import Lazily, pieces, rows
 
@@ -101,12 +101,12 @@ class Report(ShownInNotebooks):
         """Findings of this severity and above."""
         return [finding for finding in self.findings if finding.severity >= severity]
 
-    def by_rule(self) -> list[list[Finding]]:
+    def by_rule(self) -> list[RuleFindings]:
         """The findings of each rule, worst first, and so are the rules."""
         together: dict[str, list[Finding]] = {}
         for finding in self.findings:
             together.setdefault(finding.rule.id, []).append(finding)
-        return list(together.values())
+        return [RuleFindings(found) for found in together.values()]
 
     def counts(self) -> dict[str, int]:
         """Severity → number of findings, worst first."""
@@ -137,6 +137,7 @@ class Report(ShownInNotebooks):
             "in_clear": self.in_clear,
             "looks_personal": self.personal,
             "counts": self.counts(),
+            "rules": [one.to_dict() for one in self.by_rule()],
             "findings": [],
             "unseen": self.unseen,
             "hidden": self.hidden,

@@ -69,14 +69,14 @@ _PAGE: Final = """<!doctype html>
 <h2>Findings</h2>
 {% if not groups %}<p>{{ report.verdict }}.</p>{% else %}
 <div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Findings</th><th>Such as</th></tr></thead><tbody>
-{% for g in groups %}<tr><td data-name="Severity">{{ badge(g[0]) }}</td>
-<td data-name="Rule"><a href="#{{ g[0].rule.id }}">{{ g[0].rule.id }}</a> {{ g[0].rule.title }}</td><td data-name="Findings">{{ "{:,}".format(g | length) }}</td>
-<td data-name="Such as">{{ place(g[0]) }}</td></tr>
+{% for g in groups %}<tr><td data-name="Severity">{{ badge(g.worst) }}</td>
+<td data-name="Rule"><a href="#{{ g.worst.rule.id }}">{{ g.worst.rule.id }}</a> {{ g.worst.rule.title }}</td><td data-name="Findings">{{ "{:,}".format(g.findings | length) }}</td>
+<td data-name="Such as">{{ place(g.worst) }}</td></tr>
 {% endfor %}</tbody></table></div>
-{% for g in groups %}{% set rule = g[0].rule %}<section id="{{ rule.id }}"><h3>{{ rule.id }} {{ rule.name }}</h3><p class="note">{{ rule.title }}. {{ rule.why }}</p>
-<ul>{% for f in g[:examples] %}<li>{{ badge(f) }} {{ place(f) }}: {{ f.message }}</li>{% endfor %}</ul>
-{% if g | length > examples %}<p>And {{ "{:,}".format(g | length - examples) }} more; the JSON report has all.</p>{% endif %}
-{% set commands = g | map(attribute="fix") | select | unique | list %}{% set advice = g | rejectattr("fix") | map(attribute="advice") | unique | list %}
+{% for g in groups %}{% set rule = g.worst.rule %}<section id="{{ rule.id }}"><h3>{{ rule.id }} {{ rule.name }}</h3><p class="note">{{ rule.title }}. {{ rule.why }}</p>
+<ul>{% for f in g.findings[:examples] %}<li>{{ badge(f) }} {{ place(f) }}: {{ f.message }}</li>{% endfor %}</ul>
+{% if g.findings | length > examples %}<p>And {{ "{:,}".format(g.findings | length - examples) }} more; the JSON report has all.</p>{% endif %}
+{% set commands, advice = g.commands, g.advice %}
 {% if commands %}<p>Mend it:</p><ul>{% for one in commands[:commands_most] %}<li><code>{{ one }}</code></li>{% endfor %}</ul>{% if commands | length > commands_most %}<p>And {{ commands | length - commands_most }} more commands; the JSON report has all.</p>{% endif %}{% endif %}
 {% if advice %}<p>Needs a person:</p><ul>{% for one in advice[:commands_most] %}<li>{{ one }}</li>{% endfor %}</ul>{% endif %}</section>
 {% endfor %}{% endif %}

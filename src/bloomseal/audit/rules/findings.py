@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
 from ...storage.formats import Format
 
-__all__ = ["Finding", "Remedy", "Rule", "Severity"]
+__all__ = ["Finding", "Remedy", "Rule", "RuleFindings", "Severity"]
 
 
 class Severity(IntEnum):
@@ -136,4 +136,42 @@ class Finding:
             "message": self.message,
             "fix": self.fix or None,
             "advice": self.advice or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFindings:
+    """The findings of one rule, worst first: what a report about many files tells of them."""
+
+    findings: Sequence[Finding]
+
+    @property
+    def worst(self) -> Finding:
+        return self.findings[0]
+
+    @property
+    def files(self) -> int:
+        """How many files they are in."""
+        return len({one.file for one in self.findings if one.file is not None})
+
+    @property
+    def commands(self) -> list[str]:
+        """One for each table that a command mends."""
+        return list(dict.fromkeys(one.fix for one in self.findings if one.fix))
+
+    @property
+    def advice(self) -> list[str]:
+        """For those that no command mends."""
+        return list(dict.fromkeys(one.advice for one in self.findings if not one.fix))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        worst = self.worst.to_dict()
+        return {
+            **{name: worst[name] for name in ("rule", "name", "severity")},
+            "findings": len(self.findings),
+            "files": self.files,
+            "such_as": {name: worst[name] for name in ("file", "column", "row_groups", "message")},
+            "commands": self.commands,
+            "advice": self.advice,
         }

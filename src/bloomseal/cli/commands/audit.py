@@ -225,26 +225,24 @@ def _tell(report: Report) -> None:
         title="Audit",
     )
     _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
-    if report.findings:
+    if rules := report.by_rule():
         table(
             ["severity", "rule", "findings", "such as", "what"],
             [
                 (
-                    f.severity.label,
+                    (f := one.worst).severity.label,
                     f"{f.rule.id} {f.rule.name}",
-                    len(found),
+                    len(one.findings),
                     _place(f.file, f.column, f.row_groups),
                     f.message,
                 )
-                for found in report.by_rule()
-                for f in found[:1]
+                for one in rules
             ],
         )
-        serious = [found for found in report.by_rule() if found[0].severity.label != "info"]
-        _list("to mend it:", dict.fromkeys(f.fix for found in serious for f in found if f.fix))
+        serious = [one for one in rules if one.worst.severity.label != "info"]
+        _list("to mend it:", dict.fromkeys(command for one in serious for command in one.commands))
         # What a person does is told once for a rule, by the worst of its findings.
-        persons = [next((f for f in found if not f.fix), None) for found in serious]
-        _list("needs a person:", (f"{f.rule.id}: {f.advice}" for f in persons if f is not None))
+        _list("needs a person:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious if one.advice))
     for text in report.unseen:
         click.echo(printable(f"  could not look: {text}"))
     for text in report.hidden:

@@ -195,13 +195,13 @@ def _findings(report: Report, path: str) -> Iterator[Check]:
     from ...audit import Severity
 
     for found in report.by_rule():
-        worst, files = found[0], sorted({one.file or path for one in found})
+        worst = found.worst
         if worst.severity >= Severity.WARNING:
             yield Check(
                 "table",
                 f"{worst.rule.id} {worst.rule.name}",
                 CheckOutcome.PROBLEM if worst.severity >= Severity.ERROR else CheckOutcome.NOTE,
-                f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {files[0]}: {worst.message}",
+                f"{found.files} file{'s' if found.files > 1 else ''}, such as {worst.file or path}: {worst.message}",
                 worst.mend,
             )
 
