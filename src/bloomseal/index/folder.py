@@ -6,7 +6,7 @@ is as sensitive as.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from ..core.encryption import Algorithm, SecretKey
 from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError, PolicyError, UsageError
+from ..core.keys.explicit import ExplicitKeys
+from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
-from ..keytools.sources import as_key_source
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..core.decryption import DecryptionSpec
 
-__all__ = ["Decryption", "Encryption", "IndexFolder", "leaf_of"]
+__all__ = ["Decryption", "Encryption", "IndexFolder", "keys_of", "leaf_of"]
 
 if TYPE_CHECKING:
     Decryption = DecryptionSpec | TablePolicy | None
@@ -98,21 +99,24 @@ class IndexFolder(IndexPlace):
         except BloomsealError:
             return None
 
-    def open(self, name: str, known: dict[str, SecretKey] | None = None) -> ParquetFile:
+    def open(self, name: str, keys: Mapping[str, SecretKey] | None = None) -> ParquetFile:
         """One file of the index.
 
         Args:
-            known: its data keys, see `Shard.keys`; those that it lacks are added to it.
+            keys: its data keys, see `Shard.keys`; None, or empty: they are asked for. The manifest is sealed under the
+                same master keys, so who has opened it could ask for them.
 
         Raises:
             BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of
                 data.
         """
-        ref, decryption = self.ref(name), self.decryption
+        ref = self.ref(name)
+        decryption = decryption_for(self.decryption, ref)
+        if keys and decryption is not None:
+            columns = {column: key for column, key in keys.items() if column}
+            decryption = replace(decryption, keys=ExplicitKeys(keys.get(""), columns))
         source = open_source(ref)
         try:
-            if known is not None and (spec := decryption_for(decryption, ref)) is not None and spec.keys is not None:
-                decryption = replace(spec, keys=_KnownKeys(spec.keys, ref, known))
             # Footer, column index and offset index lie at the end, and come in one request.
             source.hold_end(_TAIL)
             file = ParquetFile(source, decryption)
@@ -128,7 +132,7 @@ class IndexFolder(IndexPlace):
         Raises:
             IntegrityError: it is another one: under the same key, one run's file would open in the place of another's.
         """
-        file = self.open(shard.file, dict(shard.keys))
+        file = self.open(shard.file, shard.keys)
         crypto = file.walk.footer.crypto
         if crypto is None or crypto.aad_unique != shard.unique or file.num_rows != shard.entries:
             file.close()
@@ -139,12 +143,10 @@ class IndexFolder(IndexPlace):
         """The shard, which is opened, with its data keys.
 
         Raises:
-            As `open`.
+            As `open_shard`.
         """
-        keys: dict[str, SecretKey] = {}
-        with self.open(shard.file, keys) as file:
-            file.walk.cipher(file.walk.chunk(0, 0))
-        return shard._replace(keys=keys)
+        with self.open_shard(shard) as file:
+            return shard._replace(keys=keys_of(file))
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
@@ -184,26 +186,13 @@ class IndexFolder(IndexPlace):
                 self.remove(shard.file)
 
 
-class _KnownKeys:
-    """A key retriever that remembers a file's keys, and gives those that it was told.
-
-    They are the manifest's, which is sealed under the same master keys: who has opened it could ask for them. A key
-    that is not the file's does not open it.
-    """
-
-    def __init__(self, keys: Any, ref: FileRef, known: dict[str, SecretKey]) -> None:
-        self._keys, self._known = as_key_source(keys).for_file(ref), known
-        self.columns = getattr(keys, "columns", ())
-        for name in ("check_under_footer_key", "describe", "beside"):
-            if (method := getattr(self._keys, name, None)) is not None:
-                setattr(self, name, method)
-
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
-        """As `KeyRetriever.retrieve_key`."""
-        if (key := self._known.get(column or "")) is None:
-            found = self._keys.retrieve_key(key_metadata, column)
-            key = self._known[column or ""] = found if isinstance(found, SecretKey) else SecretKey(found)
-        return key
+def keys_of(file: ParquetFile) -> dict[str, SecretKey]:
+    """The data keys of an open file of an index, as `Shard.keys` has them."""
+    chunk = file.walk.chunk(0, 0)
+    keys = {"": file.walk.keys.footer().key}
+    if chunk.protection is Protection.COLUMN_KEY and (cipher := file.walk.cipher(chunk)) is not None:
+        keys[chunk.leaf.name] = cipher.key
+    return keys
 
 
 def leaf_of(rows: pa.Table) -> pa.ChunkedArray:

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.encryption import SecretKey
 from ...storage.atomic import fault_point
-from ..folder import IndexFolder
+from ..folder import IndexFolder, keys_of
 from ..manifest import SHARD_ENTRIES, IndexRun, Manifest, Shard
 
 __all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
@@ -90,14 +89,11 @@ class RunWriter:
             column_encoding={self._like.column: encoding}, data_page_size=_PAGE_BYTES,
         )  # fmt: skip
         fault_point("index shard")
-        keys: dict[str, SecretKey] = {}
-        with self._folder.open(name, keys) as file:
-            crypto = file.walk.footer.crypto
+        with self._folder.open(name) as file:
+            crypto, size = file.walk.footer.crypto, file.source.size
             assert crypto is not None  # noqa: S101
-            file.walk.cipher(file.walk.chunk(0, 0))
-            size = file.source.size
-            shard = Shard(name, crypto.aad_unique, size, len(entries), int(entries[0]), int(entries[-1]), keys)
-        self._shards.append(shard)
+            ends = int(entries[0]), int(entries[-1])
+            self._shards.append(Shard(name, crypto.aad_unique, size, len(entries), *ends, keys_of(file)))
 
 
 def filled_up(entries: I64, low: int, high: int, place_bits: int, places: int) -> I64:
