@@ -44,7 +44,7 @@ class Fault:
 
 
 _MAKE: Final = ("mkdir", "link", "symlink")
-_WRITE: Final = ("write", "pwrite", "copy_file_range")
+_WRITE: Final = ("write", "pwrite")
 _READ: Final = ("read", "pread", "preadv")
 _OTHER: Final = ("open", "fsync", "rename", "replace", "unlink", "rmdir", "ftruncate", "fchmod", "stat", "lstat",
                  "fstat", "listdir", "scandir")  # fmt: skip
@@ -91,7 +91,7 @@ class Storage:
         match self.fault.kind:
             case Kind.KILL_BEFORE if here:
                 if name in _WRITE:
-                    self._less(name, function, args, options)
+                    self._less(name, function, args)
                 os.kill(self._owner, signal.SIGKILL)
             case Kind.KILL_AFTER if here:
                 function(*args, **options)
@@ -103,17 +103,14 @@ class Storage:
             case Kind.DEAD if after:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             case Kind.SHORT if after and name in (*_WRITE, *_READ):
-                return self._less(name, function, args, options)
+                return self._less(name, function, args)
             case Kind.STALE if after and name == "listdir":
                 return [one for one in function(*args, **options) if one in self._known]
         return function(*args, **options)
 
     @staticmethod
-    def _less(name: str, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _less(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Half of what was asked for, and one byte at least."""
-        if name == "copy_file_range":
-            source, target, count, *rest = args
-            return function(source, target, (count + 1) // 2, *rest, **options)
         if name == "read":
             return function(args[0], (args[1] + 1) // 2)
         if name == "pread":

@@ -86,10 +86,7 @@ def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path, seed: int) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no such advice")
-@pytest.mark.parametrize("by_kernel", [True, False])
-def test_the_disk_begins_with_a_copy_before_it_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_kernel: bool
-) -> None:
+def test_the_disk_begins_with_a_copy_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = Random(7).randbytes(20 << 20)
     (tmp_path / "old").write_bytes(content)
     begun: list[tuple[int, int]] = []
@@ -99,8 +96,6 @@ def test_the_disk_begins_with_a_copy_before_it_is_whole(
         begun.append((offset, length))
 
     monkeypatch.setattr(os, "posix_fadvise", noted)
-    if not by_kernel:
-        monkeypatch.delattr(os, "copy_file_range", raising=False)
     with open_source(str(tmp_path / "old")) as source, AtomicFile(FileRef(str(tmp_path / "new"))) as out:
         out.copy_from(source, len(content) - 5)
         out.write(b"end")

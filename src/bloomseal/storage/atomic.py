@@ -7,14 +7,13 @@ in an anonymous local temporary file, checked, and then sent to its final place 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Protocol, Self
 
 from ..core.errors import BloomsealError, UsageError
 from ..core.storage.local import identity, pread
@@ -33,11 +32,7 @@ __all__ = [
 ]
 
 _COPY_BYTES = 1 << 20
-_FIRST_BYTES = 64 << 10
-"""Room to begin with: to make a whole piece of zeros takes longer than a small file."""
-_ALIGNED_BYTES = 256 << 10
 _WRITEBACK_BYTES = 8 << 20
-_NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def fault_point(name: str) -> None:
@@ -91,7 +86,7 @@ class AtomicFile:
         self._uploaded = False
         self._new: Replacement | None = None
         self._spool: IO[bytes] | None = None
-        self._gathered = bytearray(_FIRST_BYTES)
+        self._gathered = bytearray(_COPY_BYTES)
         self._length = 0
         self._written = self._sent = 0
         if ref.filesystem is not None:
@@ -166,11 +161,10 @@ class AtomicFile:
         Raises:
             BloomsealError: the storage failed (disk full); the old file stays.
         """
-        if self._length + length > max(len(self._gathered), _COPY_BYTES):
-            self._flush_aligned()
-        if (need := self._length + length) > len(self._gathered):
-            room = max(need, min(4 * len(self._gathered), _COPY_BYTES))
-            self._gathered = self._gathered[: self._length].ljust(room)
+        if self._length + length > len(self._gathered):
+            self._flush()
+            if length > len(self._gathered):
+                self._gathered = bytearray(length)
         begin, self._length = self._length, self._length + length
         return memoryview(self._gathered)[begin : self._length]
 
@@ -183,45 +177,15 @@ class AtomicFile:
         self._written = end
 
     def copy_from(self, source: Source, length: int) -> None:
-        """Append the first `length` bytes of `source`; within local file systems the kernel copies."""
+        """Append the first `length` bytes of `source`."""
         self._flush()
-        if source.fd is not None and self._ref.filesystem is None:
-            with storage_errors("copy the file", self._ref.path):
-                self._kernel_copy(source.fd, length)
         scratch = Scratch()
         while self._written < length:
             self._send(source.read_into(scratch, self._written, min(_COPY_BYTES, length - self._written)))
 
-    def _kernel_copy(self, original: int, length: int) -> None:
-        """As far as the kernel can; the rest is for the caller."""
-        copy: Any = getattr(os, "copy_file_range", None)
-        while copy and self._written < length:
-            piece, begin = min(length - self._written, _WRITEBACK_BYTES), self._written
-            try:
-                done = copy(original, self._fd, piece, begin, begin)
-            except OSError as error:
-                if error.errno not in _NO_KERNEL_COPY:
-                    raise
-                return
-            if done == 0:
-                return
-            self._written += done
-            self._begin_to_sync()
-
     def _flush(self) -> None:
         length, self._length = self._length, 0
         self._send(memoryview(self._gathered)[:length])
-
-    def _flush_aligned(self) -> None:
-        """Send up to a round position, where the kernel caches large pieces whole: it fills, reads and frees those
-        faster.
-        """
-        length, whole = self._length, self._length - (self._written + self._length) % _ALIGNED_BYTES
-        if whole <= 0:
-            return
-        self._send(memoryview(self._gathered)[:whole])
-        self._length = length - whole
-        self._gathered[: self._length] = self._gathered[whole:length]
 
     def _send(self, data: memoryview) -> None:
         with storage_errors("write", self._ref.path):
