@@ -14,9 +14,9 @@ from ._ownership import exposure, exposure_of
 __all__ = ["compiled_for", "frozen"]
 
 
-def frozen(dtype: Any) -> Any:
+def frozen(dtype: Any, dimensions: int = 1) -> Any:
     """An array that a kernel only reads."""
-    return types.Array(dtype, 1, "C", readonly=True)
+    return types.Array(dtype, dimensions, "C", readonly=True)
 
 
 def compiled_for(*signature: Any, result: Any = types.void) -> Callable[[Any], Any]:

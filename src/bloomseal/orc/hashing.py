@@ -5,7 +5,7 @@ All arithmetic is that of Java's `long` and `int`: it wraps around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,10 +22,6 @@ _C2: Final = np.uint64(0x4CF5AD432745937F)
 _N1: Final = np.uint64(0x52DCE729)
 _MIX_1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
-_INT: Final = (1 << 32) - 1
-_ALL: Final = (1 << 64) - 1
-_FEW, _SHORT = 16, 1024
-"""Values, and bytes of all of them, that plain integers hash sooner than arrays."""
 
 
 def hash_longs(values: I64) -> I64:
@@ -42,8 +38,6 @@ def hash_longs(values: I64) -> I64:
 
 def hash_bytes(values: Sequence[bytes]) -> I64:
     """ORC's Murmur3 of 64 bits, seed 104729. It is *not* the upper half of MurmurHash3_x64_128."""
-    if len(values) <= _FEW and sum(map(len, values)) <= _SHORT:
-        return np.array([_murmur_of_one(value) for value in values], np.uint64).view(np.int64)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     hashes = np.empty(len(values), np.uint64)
     # Values of one length are hashed together.
@@ -54,21 +48,6 @@ def hash_bytes(values: Sequence[bytes]) -> I64:
         words = np.frombuffer(joined, "<u8").reshape(len(places), padded // 8)
         hashes[places] = _murmur(words.astype(np.uint64), length)
     return hashes.view(np.int64)
-
-
-def _murmur_of_one(value: bytes) -> int:
-    """As `_murmur`, of one value: numpy takes longer to begin."""
-    state = int(_SEED)
-    for at in range(0, len(value), 8):
-        word = int.from_bytes(value[at : at + 8], "little") * int(_C1) & _ALL
-        word = (word << 31 | word >> 33) & _ALL
-        state ^= word * int(_C2) & _ALL
-        if at + 8 <= len(value):
-            state = ((state << 27 | state >> 37) * 5 + int(_N1)) & _ALL
-    state ^= len(value)
-    for mix in (int(_MIX_1), int(_MIX_2)):
-        state = (state ^ state >> 33) * mix & _ALL
-    return state ^ state >> 33
 
 
 def _murmur(words: U64, length: int) -> U64:
@@ -92,20 +71,9 @@ def _rotated(words: U64, by: int) -> U64:
 
 def positions(hashes: I64, num_hashes: int, num_bits: int) -> I64:
     """The bits that values choose: an array of shape (values, hash functions)."""
-    if len(hashes) == 1:
-        return np.array([[*_positions_of_one(int(hashes[0]), num_hashes, num_bits)]], np.int64)
     low, high = hashes.astype(np.int32)[:, None], (hashes >> 32).astype(np.int32)[:, None]
     combined = low + np.arange(1, num_hashes + 1, dtype=np.int32) * high
     return np.asarray(np.where(combined < 0, ~combined, combined).astype(np.int64) % num_bits, np.int64)
-
-
-def _positions_of_one(value: int, num_hashes: int, num_bits: int) -> Iterator[int]:
-    """As `positions`, of one value: numpy takes longer to begin."""
-    high = value >> 32
-    combined = value
-    for _ in range(num_hashes):
-        combined = combined + high & _INT
-        yield (combined ^ _INT if combined >> 31 else combined) % num_bits
 
 
 def maybe_in(bitset: npt.NDArray[np.uint8], chosen: I64) -> npt.NDArray[np.bool_]:

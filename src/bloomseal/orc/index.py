@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -206,21 +206,6 @@ class StripeIndex:
         """
         data = memoryview(self._source.read(stream.offset, stream.length))
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
-
-    def row_indexes(self, columns: Mapping[int, int | None]) -> dict[int, list[memoryview]]:
-        """As `row_index`, of several columns at once; those that have none are left out.
-
-        Args:
-            columns: id → the variant, None for a stream in clear.
-        """
-        found = [self._indexes.get((StreamKind.ROW_INDEX, *one)) for one in columns.items()]
-        streams = sorted((one for one in found if one is not None), key=lambda one: one.offset)
-        if sum(one.length for one in streams) > MAX_ORC_INDEX_BYTES:
-            raise FormatError(f"row indexes of more than {MAX_ORC_INDEX_BYTES} bytes")
-        return {
-            one.column: self._split(self._tail.inflate(data, MAX_ORC_INDEX_BYTES), "row index entries")
-            for one, data in zip(streams, self.read_all(streams), strict=True)
-        }
 
     def read_all(self, streams: Sequence[Stream]) -> list[memoryview]:
         """As `read`, of streams in the file's order; those that lie close together come by one request.

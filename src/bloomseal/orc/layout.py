@@ -174,7 +174,7 @@ class OrcLayout:
             PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
             IntegrityError, FormatError: wrong key, or a broken stripe.
         """
-        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
+        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).data
 
     def cleared(self, stripe: int, leaves: Sequence[OrcColumn], groups: range | None = None) -> ClearFile:
         """As `clear`, of leaves that may have one path; of these row groups, neighbours, from ``first`` of the result
@@ -234,7 +234,7 @@ class OrcLayout:
         clear = self.cleared(stripe, self.schema.leaves if names is None else leaves, groups)
         with self._at(where):
             try:
-                reader = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r"))
+                reader = pyarrow.orc.ORCFile(pa.BufferReader(clear.data))
                 batch = reader.read_stripe(0, columns=None if names is None else list(names))
                 table = pa.Table.from_batches([batch])
                 table.validate(full=True)

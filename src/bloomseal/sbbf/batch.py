@@ -56,16 +56,12 @@ class Among(NamedTuple):
 
     Attributes:
         words: a filter of all hashes (blocks × 8,).
-        starts: a power of two and one; the hashes whose first bits are b stand from ``starts[b]`` to ``starts[b + 1]``.
-        hashes: ascending.
-        owners: the number of the text of each.
+        known: the hashes, ascending, and the number of the text of each: of shape (2, texts).
         texts: the bytes of all texts; `offsets`: where each begins, and the end of the last.
     """
 
     words: U32
-    starts: I64
-    hashes: U64
-    owners: I64
+    known: U64
     texts: U8
     offsets: I64
 
@@ -173,11 +169,10 @@ def find_prefixed(data: U8, count: int, among: Among) -> tuple[I64, I64] | None:
     kernels = _kernels_for(_PREFIXED * count)
     if kernels is None or not 0 <= count <= len(data) // 4:
         return None
-    rows, found = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    hits = kernels.find_prefixed(
-        data.ctypes.data, len(data), *among[:-2], among.texts.ctypes.data, among.offsets, rows, found
-    )
-    return None if hits < 0 else (rows[:hits], found[:hits])
+    found = np.empty((2, count), dtype=np.int64)
+    words, known, texts, offsets = among
+    hits = kernels.find_prefixed(data.ctypes.data, len(data), words, known, texts.ctypes.data, offsets, found)
+    return None if hits < 0 else (found[0, :hits], found[1, :hits])
 
 
 def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:

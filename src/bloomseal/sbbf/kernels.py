@@ -333,41 +333,24 @@ def _differ(one: Any, other: Any, length: Any) -> Any:
     types.intp,
     types.intp,
     frozen(types.uint32),
-    frozen(types.int64),
-    frozen(types.uint64),
-    frozen(types.int64),
+    frozen(types.uint64, 2),
     types.intp,
     frozen(types.int64),
-    types.int64[::1],
-    types.int64[::1],
+    types.int64[:, ::1],
     result=types.intp,
 )
-def find_prefixed(
-    address: Any,
-    size: Any,
-    words: Any,
-    starts: Any,
-    hashes: Any,
-    owners: Any,
-    texts: Any,
-    offsets: Any,
-    rows: Any,
-    found: Any,
-) -> Any:
-    """Which of values that each stand behind their length (u32le) are among some texts: their numbers into `rows`, and
-    the numbers of the texts into `found`; returns how many.
+def find_prefixed(address: Any, size: Any, words: Any, known: Any, texts: Any, offsets: Any, found: Any) -> Any:
+    """Which of values that each stand behind their length (u32le) are among some texts: their numbers into
+    ``found[0]``, and the numbers of the texts into ``found[1]``; returns how many.
 
-    `words` is a filter of all `hashes`, which ascend; those with first bits b, as many bits as ``len(starts) - 1`` has
-    values, stand from ``starts[b]`` to ``starts[b + 1]``. Each is of the text ``owners[i]``, which `offsets` find at
-    address `texts`. −1 where the values are not exactly ``len(rows)`` or do not fill the `size` bytes.
+    `words` is a filter of the hashes in ``known[0]``, which ascend. Each is of the text ``known[1, i]``, which
+    `offsets` find at address `texts`. −1 where the values are not exactly as many as `found` has room for, or do not
+    fill the `size` bytes.
     """
-    number_of_blocks, shift = np.uint64(len(words) // WORDS), np.uint64(64)
-    buckets = len(starts) - 1
-    while buckets > 1:
-        buckets >>= 1
-        shift -= np.uint64(1)
+    number_of_blocks = np.uint64(len(words) // WORDS)
+    hashes = known[0]
     at, count = np.int64(0), 0
-    for row in range(len(rows)):
+    for row in range(found.shape[1]):
         if at + 4 > size:
             return -1
         length = np.int64(_load32(address + at))
@@ -376,8 +359,7 @@ def find_prefixed(
             return -1
         h = _xxh64(address + at, length)
         if _block_check(words, _first_word(h, number_of_blocks), np.uint32(h)):
-            bucket = h >> shift
-            low, high = starts[bucket], starts[bucket + np.uint64(1)]
+            low, high = 0, len(hashes)
             while low < high:
                 middle = (low + high) >> 1
                 if hashes[middle] < h:
@@ -385,10 +367,10 @@ def find_prefixed(
                 else:
                     high = middle
             if low < len(hashes) and hashes[low] == h:
-                owner = owners[low]
+                owner = np.int64(known[1, low])
                 begin = offsets[owner]
                 if offsets[owner + 1] - begin == length and _differ(address + at, texts + begin, length) == length:
-                    rows[count], found[count] = row, owner
+                    found[0, count], found[1, count] = row, owner
                     count += 1
         at += length
     return count if at == size else -1

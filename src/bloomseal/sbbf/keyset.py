@@ -60,11 +60,8 @@ class _ByHash(NamedTuple):
         _, offsets, data = wide.buffers()
         edges = np.frombuffer(offsets, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
         octets = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, dtype=np.uint8)
-        bits = max(len(self.hashes).bit_length() - 1, 1)
         words = np.frombuffer(self.seen.bitset, dtype=np.uint32)
-        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-        starts = np.append(np.searchsorted(self.hashes, firsts), len(self.hashes)).astype(np.int64)
-        return batch.Among(words, starts, self.hashes, self.owners.astype(np.int64), octets, edges)
+        return batch.Among(words, np.stack([self.hashes, self.owners.astype(np.uint64)]), octets, edges)
 
 
 class KeySet:

@@ -7,16 +7,15 @@ concerned and the footer are sealed again under the keys that they had. Everythi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import ModuleCipher, ModuleType
 from ..core.errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
-from ..core.parquet.footer import Footer, plain_footer, seal_footer, sign_footer
-from ..core.parquet.keys_at_hand import KeysAtHand
-from ..core.parquet.layout import Column, FileMeta, Group, Meta
+from ..core.parquet.footer import plain_footer, seal_footer, sign_footer
+from ..core.parquet.layout import Column, FileMeta, Meta
 from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Chunk, Walk
 from ..core.sbbf import SplitBlockBloomFilter
@@ -32,7 +31,8 @@ from ..storage.atomic import AtomicFile, fault_point
 from ..storage.formats import Format, format_at
 from ..storage.places import open_source
 from .assemble import filter_modules
-from .writer import FilterRequest, check_filter, resolve_filters
+from .key_metadata import footer_cipher, with_chunks
+from .writer import FilterRequest, check_filters, resolve_filters
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -101,24 +101,16 @@ def attach_filters(
             return attach_to_orc(source.ref, bloom_filters, decryption=decryption, dry_run=dry_run, progress=progress)
         decryption = decryption_for(decryption, source.ref)
         footer, keys = open_footer(source, decryption)
-        _need_footer_key(source, footer, keys)
-        attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)
+        walk = Walk(source, footer, keys)
+        if footer.crypto is not None:
+            footer_cipher(walk, "attaching")
+        attaching = _Attaching(walk, resolve_filters(footer.schema, bloom_filters), dry_run)
         if dry_run:
             return attaching.run(None, progress)
         with AtomicFile(source.ref, replaces=source.identity, like=source) as out:
             report = attaching.run(out, progress)
             out.commit(lambda reopened: attaching.check(reopened, decryption))
         return report
-
-
-def _need_footer_key(source: Source, footer: Footer, keys: KeysAtHand) -> None:
-    if footer.crypto is not None:
-        try:
-            keys.footer()
-        except KeyAccessError as error:
-            raise KeyAccessError(
-                "attaching needs the footer key, to seal or sign the footer again", file=source.name, hint=error.hint
-            ) from None
 
 
 class _Attaching:
@@ -147,20 +139,15 @@ class _Attaching:
                 done += 1
                 if progress is not None:
                     progress(done, total)
-            groups[index] = _with_chunks(groups[index], changed)
+            groups[index] = with_chunks(groups[index], changed)
             fault_point(f"row group {index}")
         self._finish(groups, out)
         return self.report
 
     def check(self, reopened: Source, decryption: DecryptionSpec | None) -> None:
         """Before the new file takes the old one's name."""
-        # The keys come from the file's place, not from that of the temporary file: key material lies beside it.
-        named = Source(self.walk.source.ref, reopened.size, reopened.read, lambda: None)
-        footer, keys = open_footer(named, decryption)
-        walk = Walk(named, footer, keys)
-        for group in range(len(footer.row_groups)):
-            for leaf, _ in self.specs:
-                check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
+        footer, keys = open_footer(reopened, decryption)
+        check_filters(Walk(reopened, footer, keys), self.specs, self._samples)
 
     def _attach(self, chunk: Chunk, spec: FilterSpec, out: AtomicFile | None) -> bytes:
         """Build and write one filter; the new raw ColumnChunk."""
@@ -264,12 +251,3 @@ class _Attaching:
         if out is not None:
             out.write(end)
             self.report.new_size = self._position + len(end)
-
-
-def _with_chunks(group: bytes, changed: Mapping[int, bytes]) -> bytes:
-    struct = Struct.parse(group)
-    chunks = struct.elements(Group.COLUMNS)
-    for column, raw in changed.items():
-        chunks[column] = raw
-    struct.set_list(Group.COLUMNS, chunks)
-    return struct.to_bytes()

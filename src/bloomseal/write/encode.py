@@ -23,9 +23,6 @@ _SPARE_BYTES: Final = 1 << 20
 _SAMPLE_ROWS: Final = 20_000
 _LEAST_SAMPLE: Final = 1_000
 _DIFFERENT: Final = 0.95
-_EMPTY: dict[object, bytes] = {}
-"""Files without rows, by schema and options."""
-_REMEMBERED: Final = 64
 
 
 class Encoder:
@@ -53,7 +50,7 @@ class Encoder:
         if len(set(schema.names)) < len(schema.names):
             raise UsageError("several columns have the same name", file=path)
         # Of no batches: `empty_table` knows no lists and structs of extension types.
-        self.template = self._parsed(self._without_rows(pa.Table.from_batches([], schema)), 0).footer
+        self.template = self._parsed(self._refusing(pa.Table.from_batches([], schema)), 0).footer
 
     def look_at(self, rows: pa.Table) -> None:
         """Before the first row group is encoded: which columns get no dictionary, unless the options say it."""
@@ -68,18 +65,6 @@ class Encoder:
         """After the first row group: a dictionary that outgrew its page took half of the time, for nothing."""
         if self._choose_dictionaries:
             self._options["use_dictionary"] = _with_dictionary(walk)
-
-    def _without_rows(self, empty: pa.Table) -> Buffer:
-        """A file without rows. A dataset's files have one schema and the same options, so it is made once for all."""
-        if not all(isinstance(value, bool | int | float | str | None) for value in self._options.values()):
-            return self._refusing(empty)
-        options = sorted((name, type(value).__name__, value) for name, value in self._options.items())
-        asked = (empty.schema.serialize().to_pybytes(), *options)
-        if (found := _EMPTY.get(asked)) is None:
-            if len(_EMPTY) >= _REMEMBERED:
-                _EMPTY.clear()
-            found = _EMPTY[asked] = bytes(self._refusing(empty))
-        return found
 
     def encode(self, rows: pa.Table) -> Walk:
         """The rows as a plaintext Parquet file of one row group, in memory only."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..core.decryption import DecryptionSpec
+from ..core.encryption import ModuleCipher
 from ..core.errors import FormatError, KeyAccessError
 from ..core.parquet.footer import Footer, seal_footer, sign_footer
 from ..core.parquet.layout import Column, FileMeta, Group
@@ -19,7 +20,13 @@ from ..core.thrift import Struct
 from ..format.opening import open_footer
 from ..storage.atomic import AtomicFile, fault_point
 
-__all__ = ["exchange_key_metadata", "key_metadata_in_use", "rewrapped_footer"]
+__all__ = [
+    "exchange_key_metadata",
+    "footer_cipher",
+    "key_metadata_in_use",
+    "rewrapped_footer",
+    "with_chunks",
+]
 
 _COLUMN_KEY: Final = 2
 _KEY_METADATA: Final = 2
@@ -48,14 +55,7 @@ def rewrapped_footer(walk: Walk, replacements: Mapping[bytes, bytes]) -> bytes:
     footer = walk.footer
     if footer.crypto is None:
         raise FormatError("a file without encryption has no key metadata", file=walk.source.name)
-    try:
-        cipher = walk.keys.footer()
-    except KeyAccessError as error:
-        raise KeyAccessError(
-            "re-wrapping inside the file needs the footer key, to seal or sign the footer again",
-            file=walk.source.name,
-            hint=error.hint,
-        ) from None
+    cipher = footer_cipher(walk, "re-wrapping inside the file")
     old = footer.crypto.footer_key_metadata
     crypto = footer.crypto._replace(footer_key_metadata=replacements.get(old, old))
     metadata = footer.struct.copy()
@@ -67,6 +67,20 @@ def rewrapped_footer(walk: Walk, replacements: Mapping[bytes, bytes]) -> bytes:
     if crypto.footer_key_metadata:
         metadata.set_binary(FileMeta.SIGNING_KEY, crypto.footer_key_metadata)
     return sign_footer(metadata.to_bytes(), crypto, cipher)
+
+
+def footer_cipher(walk: Walk, what: str) -> ModuleCipher:
+    """What seals or signs the footer again.
+
+    Raises:
+        KeyAccessError: there is no footer key; its message begins with `what` needs it.
+    """
+    try:
+        return walk.keys.footer()
+    except KeyAccessError as error:
+        raise KeyAccessError(
+            f"{what} needs the footer key, to seal or sign the footer again", file=walk.source.name, hint=error.hint
+        ) from None
 
 
 def exchange_key_metadata(
@@ -100,12 +114,10 @@ def exchange_key_metadata(
 
 
 def _reopened(walk: Walk, reopened: Source, decryption: DecryptionSpec) -> Walk:
-    # External material lies beside the file's place, not beside the temporary file's.
-    named = Source(walk.source.ref, reopened.size, reopened.read, lambda: None)
-    footer, keys = open_footer(named, decryption)
+    footer, keys = open_footer(reopened, decryption)
     if not footer.verified or footer.offset != walk.footer.offset or not _same_file(footer, walk.footer):
-        raise FormatError("the footer just written does not open as it was meant", file=named.name)
-    return Walk(named, footer, keys)
+        raise FormatError("the footer just written does not open as it was meant", file=reopened.name)
+    return Walk(reopened, footer, keys)
 
 
 def _same_file(new: Footer, old: Footer) -> bool:
@@ -128,15 +140,25 @@ def _group(walk: Walk, index: int, replacements: Mapping[bytes, bytes]) -> bytes
     raw = walk.footer.row_groups[index]
     if not changed:
         return raw
-    group = Struct.parse(raw)
-    chunks = group.elements(Group.COLUMNS)
-    for column, key_metadata in changed.items():
-        chunk = Struct.parse(chunks[column])
-        union = chunk.struct(Column.CRYPTO) or Struct()
-        own = union.struct(_COLUMN_KEY) or Struct()
-        own.set_binary(_KEY_METADATA, key_metadata)
-        union.set_struct(_COLUMN_KEY, own)
-        chunk.set_struct(Column.CRYPTO, union)
-        chunks[column] = chunk.to_bytes()
-    group.set_list(Group.COLUMNS, chunks)
-    return group.to_bytes()
+    chunks = Struct.parse(raw).elements(Group.COLUMNS)
+    return with_chunks(raw, {column: _rewrapped(chunks[column], metadata) for column, metadata in changed.items()})
+
+
+def _rewrapped(raw: bytes, key_metadata: bytes) -> bytes:
+    chunk = Struct.parse(raw)
+    union = chunk.struct(Column.CRYPTO) or Struct()
+    own = union.struct(_COLUMN_KEY) or Struct()
+    own.set_binary(_KEY_METADATA, key_metadata)
+    union.set_struct(_COLUMN_KEY, own)
+    chunk.set_struct(Column.CRYPTO, union)
+    return chunk.to_bytes()
+
+
+def with_chunks(group: bytes, changed: Mapping[int, bytes]) -> bytes:
+    """A raw RowGroup with other ones in place of some ColumnChunks (column → raw); all else is spliced."""
+    struct = Struct.parse(group)
+    chunks = struct.elements(Group.COLUMNS)
+    for column, raw in changed.items():
+        chunks[column] = raw
+    struct.set_list(Group.COLUMNS, chunks)
+    return struct.to_bytes()

@@ -6,7 +6,7 @@ import contextlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +23,7 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
+from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.places import FilePlace, resolve_path
@@ -43,7 +44,7 @@ __all__ = [
     "FileWriter",
     "FilterLayout",
     "FilterRequest",
-    "check_filter",
+    "check_filters",
     "resolve_filters",
 ]
 
@@ -296,10 +297,7 @@ class FileWriter:
         """Before the file gets its name: the footer opens and every filter finds a value that went into it."""
         decryption = self._keys.decryption() if self._keys else None
         footer, keys = open_footer(reopened, decryption)
-        walk = Walk(reopened, footer, keys)
-        for group in range(len(footer.row_groups)):
-            for leaf, _ in self._specs:
-                check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
+        check_filters(Walk(reopened, footer, keys), self._specs, self._samples)
 
     def _confirm_keys(self, file: AtomicFile) -> None:
         """What would be replaced is lost where the KMS has wrapped wrongly: nobody could open the new file."""
@@ -349,15 +347,20 @@ class FileWriter:
         raise TypeError("a writer is neither copied nor pickled; let each process open its own")
 
 
-def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> None:
-    """A filter just written must open, sealed where its column is, and find a value's hash that went into it.
+def check_filters(walk: Walk, specs: list[tuple[Leaf, FilterSpec]], samples: Mapping[tuple[int, int], int]) -> None:
+    """Filters just written must open, sealed where their columns are, and find a value's hash that went into them.
+
+    Args:
+        samples: row group and column → such a hash.
 
     Raises:
-        FormatError: it does not; the file must not take its name.
+        FormatError: one does not; the file must not take its name.
     """
-    chunk = walk.chunk(row_group, leaf.index)
-    found = walk.filter(chunk)
-    if found is None or found.sealed != chunk.encrypted:
-        raise FormatError("the filter just written is missing or not sealed", row_group=row_group, column=leaf.name)
-    if sample is not None and not SplitBlockBloomFilter.from_bitset(found.bitset).check_hash(sample):
-        raise FormatError("the filter just written does not find its values", row_group=row_group, column=leaf.name)
+    for group in range(len(walk.footer.row_groups)):
+        for leaf, _ in specs:
+            chunk, sample = walk.chunk(group, leaf.index), samples.get((group, leaf.index))
+            found = walk.filter(chunk)
+            if found is None or found.sealed != chunk.encrypted:
+                raise FormatError("the filter just written is missing or not sealed", row_group=group, column=leaf.name)
+            if sample is not None and not SplitBlockBloomFilter.from_bitset(found.bitset).check_hash(sample):
+                raise FormatError("the filter just written does not find its values", row_group=group, column=leaf.name)

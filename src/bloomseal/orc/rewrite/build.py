@@ -19,16 +19,15 @@ from ...core.errors import UnsupportedError
 from ...core.text import articled
 from ..asking.values import OrcProbeSet
 from ..encryption import Variant
-from ..hashing import hash_bytes, hash_longs, maybe_in, positions
+from ..hashing import hash_longs, maybe_in, positions
 from ..protobuf import encoded
-from ..schema import INTEGER_BITS, OrcColumn, OrcKind
+from ..schema import OrcColumn, OrcKind
 
 __all__ = ["I64", "Size", "Wish", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
 
 I64 = npt.NDArray[np.int64]
 
 _FLOATS: Final = (OrcKind.FLOAT, OrcKind.DOUBLE)
-_BYTES: Final = (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.BINARY)
 _WORD_BITS: Final = 64
 _NAN: Final = 0x7FF8 << 48
 """The bits that Java gives every NaN."""
@@ -77,12 +76,8 @@ def value_hashes(values: pa.Array, column: OrcColumn, zone: str, *, hybrid: bool
         UnsupportedError: a value that readers hash in ways that nobody has measured.
     """
     values = pc.unique(values.drop_null())
-    if column.kind in INTEGER_BITS:
-        return hash_longs(values.cast(pa.int64()).to_numpy(zero_copy_only=False))
     if column.kind in _FLOATS:
         return hash_longs(_doubles(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))
-    if column.kind in _BYTES:
-        return hash_bytes(values.cast(pa.binary()).to_pylist())
     asked = OrcProbeSet.of_column(values, column, zone=zone, hybrid=hybrid)
     hashes, _, undecided = asked.hashes()
     if undecided.any():

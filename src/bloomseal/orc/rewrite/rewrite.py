@@ -21,7 +21,7 @@ from ...core.storage.source import Source
 from ...storage.atomic import AtomicFile, fault_point
 from ..asking.trust import why_untrusted
 from ..chunks import deflate
-from ..encryption import Variant
+from ..encryption import Variant, number_of
 from ..filters import FilterKind, parsed_filter
 from ..index import StripeIndex
 from ..keys import ctr
@@ -194,7 +194,7 @@ class Rewriting:
         for stream in index.streams:
             wish = self._wishes.get(stream.column)
             if wish is not None and stream.kind in tuple(FilterKind):
-                own = None if wish.variant is None else wish.variant.index
+                own = number_of(wish.variant)
                 if stream.variant == own:
                     self.report.replaced += 1
                     continue
@@ -203,7 +203,7 @@ class Rewriting:
                     continue
             parts.append(_NewStream(stream.kind, stream.column, stream.variant, stream.length, stream))
             if wish is not None and stream.kind == StreamKind.ROW_INDEX:
-                own = None if wish.variant is None else wish.variant.index
+                own = number_of(wish.variant)
                 if stream.variant == own:
                     # Beside the row index, so that one request reads both.
                     parts += made.pop(stream.column)
@@ -244,7 +244,7 @@ class Rewriting:
                 self._true.setdefault((stripe.index, leaf.id), []).append(hashes)
         self.report.add(leaf.name, stripe.index, len(entries), size.num_bits // 8, wish.variant is not None)
         data = deflate(b"".join(entries), tail.compression, tail.block_size)
-        own = None if wish.variant is None else wish.variant.index
+        own = number_of(wish.variant)
         return _NewStream(StreamKind.BLOOM_FILTER_UTF8, leaf.id, own, len(data), None, data)
 
     def _size(self, wish: Wish, index: StripeIndex) -> Size:
@@ -252,7 +252,7 @@ class Rewriting:
         entries = min(self._file.tail.row_index_stride or stripe.num_rows, stripe.num_rows)
         if wish.fpp is not None:
             return Size.of(entries, wish.fpp)
-        for variant in (None, None if wish.variant is None else wish.variant.index):
+        for variant in (None, number_of(wish.variant)):
             stream = index.filter_stream(wish.leaf.id, variant)
             if stream is None:
                 continue
@@ -267,7 +267,7 @@ class Rewriting:
 
     def _masked(self, stream: Stream, index: StripeIndex, wish: Wish) -> list[_NewStream]:
         """What stays of a clear filter stream on an encrypted column: that over masked values, if anything."""
-        own = None if wish.variant is None else wish.variant.index
+        own = number_of(wish.variant)
         doubled = index.masked_entries(stream)
         beside = doubled is None and index.filter_stream(wish.leaf.id, own) is not None
         self.report.clear_filters += not beside
@@ -367,8 +367,7 @@ class Rewriting:
         Raises:
             IntegrityError: it does not.
         """
-        named = Source(self._file.source.ref, reopened.size, reopened.read, lambda: None)
-        new, digests = OrcLayout(named, decryption), iter(self._digests)
+        new, digests = OrcLayout(reopened, decryption), iter(self._digests)
         for stripe in new.stripes:
             index = new.index(stripe.index)
             for leaf in new.schema.leaves:
@@ -376,12 +375,12 @@ class Rewriting:
                 if (variant := new.keys.variant_or_none(leaf)) is not None and variant.index in self._fresh:
                     index.bounds(leaf.id, variant.index)
             for stream in index.streams:
-                raw = memoryview(named.read(stream.offset, stream.length))
+                raw = memoryview(reopened.read(stream.offset, stream.length))
                 data = index.read(stream) if stream.variant in self._fresh else raw
                 if next(digests, None) != hashlib.sha256(data).digest():
                     raise IntegrityError("the new file's streams are not those that were written", file=new.path)
             for wish in self._wishes.values():
-                stream_ = index.filter_stream(wish.leaf.id, None if wish.variant is None else wish.variant.index)
+                stream_ = index.filter_stream(wish.leaf.id, number_of(wish.variant))
                 left_out = (stripe.index, wish.leaf.id) in self._left_out
                 if stream_ is None and stripe.num_row_groups and not left_out:
                     raise FormatError("the new file lacks a filter", file=new.path, column=wish.leaf.name)

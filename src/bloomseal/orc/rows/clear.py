@@ -6,16 +6,13 @@ file's bytes its decoder sees types, metadata, and streams on which it can't stu
 
 from __future__ import annotations
 
-import bisect
-import io
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...core.errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
 from ...core.limits import MAX_ORC_DECODED_BYTES, MAX_ORC_RATIO, MAX_ORC_STRIPE_BYTES
 from ..chunks import Compression, deflate
-from ..encryption import Variant
+from ..encryption import Variant, number_of
 from ..index import StripeIndex
 from ..protobuf import Message, encoded, without
 from ..schema import OrcKind
@@ -45,46 +42,18 @@ _POSTSCRIPT_LAYOUT: Final = (1, 5, 7, 8000)
 _VERSIONS: Final[tuple[list[int], ...]] = ([], [0, 11], [0, 12])
 
 
-class ClearFile(io.RawIOBase):
-    """A plaintext file, made of parts that are not copied into one.
+class ClearFile(NamedTuple):
+    """A plaintext file.
 
     Attributes:
+        data: the whole of it.
         num_bytes: how many were read for it.
         first: the row group of the stripe with which it begins.
     """
 
-    def __init__(self, parts: Sequence[bytes | memoryview], num_bytes: int, first: int) -> None:
-        super().__init__()
-        self._parts = [memoryview(part) for part in parts if len(part)]
-        self._starts = [0, *itertools.accumulate(map(len, self._parts))]
-        self._at = 0
-        self.num_bytes, self.first = num_bytes, first
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def size(self) -> int:
-        return self._starts[-1]
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence] + offset)
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self.size() if size is None or size < 0 else min(self._at + size, self.size())
-        found = []
-        while self._at < end:
-            place = bisect.bisect_right(self._starts, self._at) - 1
-            start = self._starts[place]
-            found.append(self._parts[place][self._at - start : end - start])
-            self._at += len(found[-1])
-        return bytes(found[0]) if len(found) == 1 else b"".join(found)
+    data: bytes
+    num_bytes: int
+    first: int
 
 
 def clear_file(
@@ -111,28 +80,19 @@ def clear_file(
     every = range(stripe.num_row_groups)
     groups = every if groups is None else groups
     lost = 0
-    for taken in (groups, range(groups.stop)) if tail.writer is not None else (range(groups.stop),):
-        if len(taken) == len(every):
-            break
-        share = 1 - len(taken) / len(every)
-        if (
-            share * sum(one.length for one in streams) < _WORTH_CUTTING
-            and share * stripe.num_rows < _ROWS_WORTH_CUTTING
-        ):
-            continue
+    share = 1 - len(groups) / max(1, len(every))
+    left_out = share * sum(one.length for one in streams), share * stripe.num_rows
+    # Nobody has measured the positions of other writers.
+    if tail.writer is not None and (left_out[0] >= _WORTH_CUTTING or left_out[1] >= _ROWS_WORTH_CUTTING):
         parts: list[Part] = []
         try:
-            parts = _parts(tail, index, wanted, streams, encodings, taken)
-            made = _made(tail, index, wanted, parts, encodings, taken)
+            parts = _parts(tail, index, wanted, streams, encodings, groups)
+            return _made(tail, index, wanted, parts, encodings, groups)
         except (FormatError, IntegrityError):
             # Positions that do not hold, or a stripe that is broken: the whole of it will tell.
-            lost += sum(one.stream.length for one in parts)
-            continue
-        made.num_bytes += lost
-        return made
+            lost = sum(one.stream.length for one in parts)
     made = _made(tail, index, wanted, [Part(one) for one in streams], encodings, range(groups.stop))
-    made.num_bytes += lost
-    return made
+    return made._replace(num_bytes=made.num_bytes + lost)
 
 
 def _parts(
@@ -143,7 +103,8 @@ def _parts(
     encodings: Sequence[Encoding],
     groups: range,
 ) -> list[Part]:
-    indexes = index.row_indexes({column: None if one is None else one.index for column, one in wanted.items()})
+    found = ((column, index.row_index(column, number_of(variant))) for column, variant in wanted.items())
+    indexes = {column: entries for column, entries in found if entries is not None}
     compressed = tail.compression is not Compression.NONE
     return parts_needed(streams, tail.schema.columns, encodings, indexes, groups, compressed=compressed)
 
@@ -170,7 +131,7 @@ def _made(
     stripe = b"".join(encoded(field, value) for field, value in enumerate(lengths, 1))
     end = _plain_tail(tail, len(MAGIC) + data_length + len(footer), encoded(3, stripe), rows)
     length = sum(one.stream.length for one in parts)
-    return ClearFile((MAGIC, *inflated.values(), footer, end), length, groups.start)
+    return ClearFile(b"".join((MAGIC, *inflated.values(), footer, end)), length, groups.start)
 
 
 def empty_file(tail: OrcTail) -> bytes:
@@ -185,8 +146,7 @@ def empty_file(tail: OrcTail) -> bytes:
 def _is_of(stream: Stream, wanted: Mapping[int, Variant | None]) -> bool:
     if stream.kind not in _DATA_KINDS or stream.column not in wanted:
         return False
-    variant = wanted[stream.column]
-    return stream.variant == (None if variant is None else variant.index)
+    return stream.variant == number_of(wanted[stream.column])
 
 
 def _inflated(tail: OrcTail, index: StripeIndex, parts: Sequence[Part]) -> dict[tuple[int, int], memoryview]:
