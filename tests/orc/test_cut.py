@@ -226,7 +226,7 @@ def test_a_stream_ends_with_the_chunk_in_which_the_next_row_group_begins(tmp_pat
         for group in range(file.stripes[0].num_row_groups):
             made = file.cleared(0, [leaf], range(group, group + 1))
             assert made.first == group
-            sizes.append(made.size())
+            sizes.append(len(made.data))
             assert (
                 file.decoded(0, [leaf], ["text"], range(group, group + 1))[0]["text"].to_pylist()
                 == (rows[group * STRIDE : (group + 1) * STRIDE])
