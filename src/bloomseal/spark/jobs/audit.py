@@ -17,7 +17,7 @@ from ...audit.facts.places import Places
 from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import Report, judged
 from ...core.storage.ref import FileRef
-from ..listing import open_filesystem, qualified, split_uri
+from ..listing import open_filesystem
 from ..opening import table_of
 from .common import JobOptions, TableJob
 
@@ -83,12 +83,12 @@ def looked(
     job: TableJob, now: datetime | None, *, with_keys: bool, filters: bool = False
 ) -> tuple[Report, Places, Auditor]:
     """The report, the files, and who has looked at them; arguments as of `audit`."""
-    base, inside = split_uri(qualified(job.spark, job.path))
     keys = job.policy.keys if with_keys else None
-    auditor = Auditor(keys, job.policy, filesystem=open_filesystem(base), with_keys=with_keys)
-    places = auditor.find(inside)
-    task = functools.partial(_scanned, pickle.dumps(job.policy), base, with_keys, filters)
-    seen = job.collect(f"audit {os.fspath(job.path)}", [ref.path for ref in places.files], task)
+    auditor = Auditor(keys, job.policy, filesystem=open_filesystem(job.base), with_keys=with_keys)
+    places = auditor.find(job.root)
+    task = functools.partial(_scanned, pickle.dumps(job.policy), job.base, with_keys, filters)
+    with job.described("audit"):
+        seen = job.collect([ref.path for ref in places.files], task)
     files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
     return judged(auditor, places, files, now=now), places, auditor
 

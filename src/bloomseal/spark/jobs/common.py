@@ -11,30 +11,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ...core.errors import UsageError
 from ...policy import Policy, TablePolicy
 from ..given import absolute_kms, kms_uri
-from ..listing import classic_jvm, in_folder, qualified
+from ..listing import classic_jvm, in_folder, qualified, split_uri
 from ..session import chosen_table
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JobOptions", "TableJob", "as_frame", "described", "job_table", "packs"]
-
-
-def job_table(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
-    table: str | None,
-) -> TablePolicy:
-    """The policy of the table at `path`, in a form that executors can use; see `chosen_table`.
-
-    Raises:
-        UsageError: its KMS is an object: executors need its URI.
-    """
-    chosen = policy if isinstance(policy, TablePolicy) else chosen_table(spark, policy, table)
-    # A relative keyring is meant from here; executors run in folders of their own.
-    return in_folder(replace(chosen, kms=absolute_kms(kms_uri(chosen))), qualified(spark, path))
+__all__ = ["JobOptions", "TableJob", "as_frame", "described", "packs"]
 
 
 def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD[Any]:
@@ -57,7 +41,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class TableJob:
-    """Work on the files of a table, done on the executors.
+    """Work on the files of a table, done on the executors, which find the keys by themselves.
 
     Args:
         path: a folder of files, or a Delta table.
@@ -67,10 +51,11 @@ class TableJob:
     Attributes:
         spark: the session.
         path: as it was given.
+        base, root: the table's file system, as `..listing.SparkTableFiles.base`, and its folder there.
         policy: the table's, in a form that executors can use.
 
     Raises:
-        UsageError: no policy, or one whose KMS is an object.
+        UsageError: no policy, or one whose KMS is an object: executors need its URI.
     """
 
     def __init__(
@@ -81,14 +66,22 @@ class TableJob:
         table: str | None = None,
         files_per_task: int = 20,
     ) -> None:
-        self.spark, self.path = spark, path
-        self.policy = job_table(spark, path, policy, table)
-        self._files_per_task = files_per_task
+        self.spark, self.path, self.files_per_task = spark, path, files_per_task
+        chosen = policy if isinstance(policy, TablePolicy) else chosen_table(spark, policy, table)
+        where = qualified(spark, path)
+        self.base, self.root = split_uri(where)
+        # A relative keyring is meant from here; executors run in folders of their own.
+        self.policy = in_folder(replace(chosen, kms=absolute_kms(kms_uri(chosen))), where)
 
-    def collect(self, text: str, names: Sequence[Any], task: Callable[[Iterable[Any]], Iterable[Any]]) -> list[Any]:
-        """What tasks answer, in the order of the names; `text` says what they do."""
-        with described(self.spark, text):
-            return packs(self.spark, names, self._files_per_task).mapPartitions(task).collect()
+    def described(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Let Spark's progress bar and UI say that this is done with the table."""
+        return described(self.spark, f"{what} {os.fspath(self.path)}")
+
+    def collect(self, names: Sequence[Any], task: Callable[[Iterable[Any]], Iterable[Any]]) -> list[Any]:
+        """What tasks answer, in the order of the names. Nothing is left to be computed when somebody looks at it: that
+        would do all the work again at every look.
+        """
+        return packs(self.spark, names, self.files_per_task).mapPartitions(task).collect() if names else []
 
 
 def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:

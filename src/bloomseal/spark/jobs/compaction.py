@@ -9,20 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ...core.errors import BloomsealError
 from ...index.compact import CompactReport, Merge, compact
 from ...index.manifest import IndexRun, Shard
 from ...index.runs.writer import place_bits_for
-from .common import described
+from .common import JobOptions, TableJob
 from .index_place import Place, index_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...index.sealed import SealedIndex
-    from ...policy import Policy, TablePolicy
 
 __all__ = ["compact_index", "compacted"]
 
@@ -35,25 +34,25 @@ def compact_index(
     path: str | os.PathLike[str],
     column: str,
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     everything: bool = False,
+    **options: Unpack[JobOptions],
 ) -> CompactReport:
     """Merge runs of a sealed index, as `SealedIndex.compact` does it, by a job: a task for each 7,900,000 entries.
 
     Args:
         path: the table's folder.
         column: dotted path.
-        policy, table: whose keys; default: the policy that `enable` was given.
         everything: into one run, under fresh keys.
+        options: policy and table, whose keys: see `TableJob`.
 
     Raises:
         UsageError: there is no index.
         BloomsealError: a run can't be read, the storage failed, or somebody changed the index meanwhile. The index is
             as it was.
     """
-    index, place = index_of(spark, path, column, policy, table)
-    with described(spark, f"compact the index {column} of {os.fspath(path)}"):
+    job = TableJob(spark, path, **options)
+    index, place = index_of(job, column)
+    with job.described(f"compact the index {column} of"):
         return compacted(spark, index, place, everything=everything)
 
 

@@ -66,7 +66,8 @@ def may_destroy(
             (base_of.get(id(one.ref.filesystem)), replace(one, ref=replace(one.ref, filesystem=None))) for one in works
         ]
         task = functools.partial(_examined, pickle.dumps(job.policy), question)
-        return job.collect(f"may {master_key} be destroyed", sent, task)
+        with job.described(f"may {master_key} be destroyed, by"):
+            return job.collect(sent, task)
 
     ask = functools.partial(asking(master_key, version, after), job.policy.keys.with_pins(None))
     return Examination(ask, find, examine).answer(given)

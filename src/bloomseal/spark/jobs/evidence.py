@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...evidence.bundle.signing import Signer
 from ...evidence.collect import Beside, Evidence, finished, gather, ready
-from ..listing import qualified, split_uri
 from .audit import looked
 from .common import TableJob
 
@@ -49,7 +48,7 @@ def evidence(
     ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     beside = Beside.of(more)
-    report, places, auditor = looked(TableJob(spark, path, **more), moment, with_keys=with_keys)
-    _, inside = split_uri(qualified(spark, path))
-    found = gather(auditor, report, places, beside, paths=[inside], now=moment)
+    job = TableJob(spark, path, **more)
+    report, places, auditor = looked(job, moment, with_keys=with_keys)
+    found = gather(auditor, report, places, beside, paths=[job.root], now=moment)
     return finished(found, out, signers, moment, overwrite=overwrite)

@@ -7,13 +7,13 @@ import functools
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...core.errors import BloomsealError, UnsupportedError, UsageError
-from ...policy import Policy, TablePolicy
+from ...policy import TablePolicy
 from ..listing import SparkTableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
-from .common import as_frame, described, job_table, packs
+from .common import JobOptions, TableJob, as_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,90 +33,65 @@ _VERIFIED: Final = (
 
 
 def verify(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    files_per_task: int = 20,
-    filters: bool = False,
+    spark: SparkSession, path: str | os.PathLike[str], *, filters: bool = False, **options: Unpack[JobOptions]
 ) -> DataFrame:
     """`bloomseal.verify` for every file of a table, on the executors, which find the keys by themselves.
 
     Args:
         path: the table's folder.
-        policy, table: whose keys and expectations; default: the policy that `enable` was given.
-        files_per_task: files that one task looks at.
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
+        options: policy and table, whose keys and expectations; files_per_task: see `TableJob`.
 
     Returns:
         One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated, every
-            filter
-        asked where that was wanted), the numbers of modules, columns without a key, what failed and what is worth
-        knowing. A file that can't be opened at all is a row too. A signed footer that can't be verified for want of its
-        key is `ok` all the same, and not `complete`: row groups could be missing.
+            filter asked where that was wanted), the numbers of modules, columns without a key, what failed and what is
+            worth knowing. A file that can't be opened at all is a row too. A signed footer that can't be verified for
+            want of its key is `ok` all the same, and not `complete`: row groups could be missing.
 
     Raises:
         UsageError: no policy, or one whose KMS is an object: executors need its URI; no such folder, a part of
             it that can't be listed, a link that leads out of it.
     """
-    with described(spark, f"verify {os.fspath(path)}"):
-        chosen = job_table(spark, path, policy, table)
-        return _run(
-            spark, list_files(spark, path), chosen, files_per_task, functools.partial(_verified, filters), _VERIFIED
-        )
+    job = TableJob(spark, path, **options)
+    with job.described("verify"):
+        return _rows(job, list_files(spark, path), functools.partial(_verified, filters), _VERIFIED)
 
 
-def attach(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
-    files_per_task: int = 20,
-) -> DataFrame:
+def attach(spark: SparkSession, path: str | os.PathLike[str], **options: Unpack[JobOptions]) -> DataFrame:
     """`bloomseal.attach_filters` for every file of a table: the policy's filters, where they are not there yet.
 
     Each file is replaced in one step, so that a job that was killed is simply started again: files that are done are
     left alone, also under retried and speculative tasks. Data pages are not touched.
 
     Args:
-        path, policy, table, files_per_task: as `verify`. The keys of the columns must be usable on the executors.
+        path, options: as `verify`. The keys of the columns must be usable on the executors.
 
     Returns:
         One row a file: how many filters were `attached` to it and were `present` before, their `filter_bytes`, and
-            `failure`,
-        null where all went well.
+            `failure`, null where all went well.
 
     Raises:
         UsageError: as `verify`; or the policy promises no filters.
         UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
     """
-    chosen = job_table(spark, path, policy, table)
-    if not chosen.bloom_filters():
-        raise UsageError(f"the policy promises no filters for {chosen.name}")
-    with described(spark, f"attach filters to {os.fspath(path)}"):
+    job = TableJob(spark, path, **options)
+    if not job.policy.bloom_filters():
+        raise UsageError(f"the policy promises no filters for {job.policy.name}")
+    with job.described("attach filters to"):
         if (files := list_files(spark, path)).log is not None:
             raise UnsupportedError(
                 "a table's log keeps the sizes of its files, which attach would change",
                 file=files.log,
                 hint="rewrite the table",
             )
-        return _run(spark, files, chosen, files_per_task, _attached, _ATTACHED)
+        return _rows(job, files, _attached, _ATTACHED)
 
 
-def _run(
-    spark: SparkSession,
-    files: SparkTableFiles,
-    table: TablePolicy,
-    files_per_task: int,
-    work: Callable[[str, TablePolicy, str | None], Row],
-    schema: str,
+def _rows(
+    job: TableJob, files: SparkTableFiles, work: Callable[[str, TablePolicy, str | None], Row], schema: str
 ) -> DataFrame:
-    task = functools.partial(_each, work, pickle.dumps(table), files.base)
-    # Collected here: a frame that is computed when it is looked at would do all the work again at every look.
-    rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
-    return as_frame(spark, rows, schema)
+    task = functools.partial(_each, work, pickle.dumps(job.policy), job.base)
+    return as_frame(job.spark, job.collect(files.names, task), schema)
 
 
 def _each(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,16 +10,14 @@ from ...core.errors import BloomsealError
 from ...index.folder import IndexFolder
 from ...index.place import MANIFEST
 from ...table.open import open_table
-from ..listing import open_filesystem, qualified, split_uri
+from ..listing import open_filesystem
 from ..opening import table_of
-from .common import job_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ...index.manifest import Manifest
     from ...index.sealed import SealedIndex
-    from ...policy import Policy, TablePolicy
+    from ...policy import TablePolicy
+    from .common import TableJob
 
 __all__ = ["Place", "index_of"]
 
@@ -55,15 +52,7 @@ class Place:
         return found
 
 
-def index_of(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    column: str,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
-    table: str | None,
-) -> tuple[SealedIndex, Place]:
+def index_of(job: TableJob, column: str) -> tuple[SealedIndex, Place]:
     """The index of a column, there or not, and where executors find it."""
-    chosen = job_table(spark, path, policy, table)
-    base, inside = split_uri(qualified(spark, path))
-    index = open_table(inside, filesystem=open_filesystem(base), decryption=chosen).index(column)
-    return index, Place(pickle.dumps(chosen), base, index.files.root.path, column)
+    index = open_table(job.root, filesystem=open_filesystem(job.base), decryption=job.policy).index(column)
+    return index, Place(pickle.dumps(job.policy), job.base, index.files.root.path, column)

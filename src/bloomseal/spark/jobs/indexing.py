@@ -11,21 +11,20 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...index.facts.members import Members
+from ...index.place import MANIFEST
 from ...index.update import ColumnSurvey, FoundFacts, IndexUpdate, UpdateReport, hash_files, index_policy, new_manifest
-from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem
 from ..opening import open_table_file
-from .common import described, packs
+from .common import JobOptions, TableJob
 from .compaction import compacted
 from .index_place import Place, index_of
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import SparkSession
 
     from ...index.manifest import Manifest
@@ -42,13 +41,11 @@ def update_index(
     path: str | os.PathLike[str],
     column: str,
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     rebuild: bool = False,
     false_places: float | None = None,
     pad: bool | None = None,
     max_keys: int | None = None,
-    files_per_task: int = 20,
+    **options: Unpack[JobOptions],
 ) -> UpdateReport:
     """Build the sealed index of a column, or bring it up to date: as `bloomseal.SealedTable.index` does it, by a job.
 
@@ -57,32 +54,34 @@ def update_index(
     Args:
         path: the table's folder.
         column: dotted path of a leaf.
-        policy, table: whose keys open the files, and seal the index; default: the policy that `enable` was given.
         rebuild: hash all files again, under a new secret.
         false_places, pad, max_keys: of a new index, as for `SealedIndex.build`; None: as the policy says, and of a
             rebuilt one as they were.
-        files_per_task: files that one task looks at; more where that would make more than 256 tasks.
+        options: policy and table, whose keys open the files, and seal the index; files_per_task: see `TableJob`; more
+            where that would make more than 256 tasks.
 
     Raises:
         UsageError: no such column; nothing seals it; and as `SealedIndex.build`.
         BloomsealError: the storage failed, or somebody rebuilt the index meanwhile. The index is as it was.
     """
-    index, place = index_of(spark, path, column, policy, table)
+    job = TableJob(spark, path, **options)
+    index, place = index_of(job, column)
     folder = index.folder
-    with described(spark, f"index {column} of {os.fspath(path)}"):
+    job.files_per_task = max(job.files_per_task, -(-len(index.files) // _MOST_TASKS))
+    with job.described(f"index {column} of"):
         old = folder.readable() if rebuild else folder.load()
         if not rebuild and old is not None:
-            report = _updated(index, old, _files(spark, index, files_per_task, index.uncovered()), place, fresh=False)
+            report = _updated(job, index, old, index.uncovered(), place)
         else:
-            files = _files(spark, index, files_per_task, range(len(index.files)))
-            survey = sum(files.mapPartitions(_IndexTask(place).survey).collect(), ColumnSurvey())
+            every = range(len(index.files))
+            survey = sum(job.collect(_files(index, every), _IndexTask(place).survey), ColumnSurvey())
             wish = index_policy(false_places, pad, max_keys, place.table.indexes().get(column) or old)
             base = new_manifest(survey, column, wish)
             draft = f"run-{secrets.token_hex(8)}-0.parquet"  # what a killed job leaves is cleared away like such
             folder.make()
             folder.write_manifest(base, draft)
             try:
-                report = _updated(index, base, files, replace(place, draft=draft), fresh=True)
+                report = _updated(job, index, base, every, replace(place, draft=draft))
             finally:
                 folder.remove(draft)
         if report.runs > 1:
@@ -130,21 +129,18 @@ class _IndexTask(NamedTuple):
             yield found.found()
 
 
-def _files(spark: SparkSession, index: SealedIndex, files_per_task: int, numbers: Iterable[int]) -> RDD[_FileToIndex]:
+def _files(index: SealedIndex, numbers: Iterable[int]) -> list[_FileToIndex]:
     files, logged = index.files, index.files.logged
-    chosen = [
+    return [
         _FileToIndex(files.refs[one].path, files.relative[one], None if logged is None else logged[one])
         for one in numbers
     ]
-    return packs(spark, chosen, files_per_task and max(files_per_task, -(-len(chosen) // _MOST_TASKS)))
 
 
-def _updated(
-    index: SealedIndex, base: Manifest, files: RDD[_FileToIndex], place: Place, *, fresh: bool
-) -> UpdateReport:
+def _updated(job: TableJob, index: SealedIndex, base: Manifest, numbers: Iterable[int], place: Place) -> UpdateReport:
     """The manifest with what tasks find of these files, and no more than before where one fails."""
-    update = IndexUpdate(index.folder, base, index.files, fresh=fresh)
-    told = files.mapPartitions(_IndexTask(place).hash).collect()
+    update = IndexUpdate(index.folder, base, index.files, fresh=place.draft != MANIFEST)
+    told = job.collect(_files(index, numbers), _IndexTask(place).hash)
     try:
         for found in told:
             if isinstance(found, BloomsealError):

@@ -14,11 +14,11 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
-from ...policy import Policy, TablePolicy
+from ...policy import TablePolicy
 from ...read.open import open_file
 from ...rotation import Rekey, Repair, Rewrap
 from ...rotation.files import DataFile, find_files
@@ -27,9 +27,9 @@ from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
 from ...rotation.outcome import FileOutcome, FilePlan, Status
 from ...rotation.run import Run, planned
 from ...storage.places import open_source
-from ..listing import list_files, open_filesystem, qualified, split_uri
+from ..listing import list_files, open_filesystem, qualified
 from ..opening import refuse_links_out, table_of
-from .common import as_frame, described, job_table, packs
+from .common import JobOptions, TableJob, as_frame
 from .upkeep import keep_indexes
 
 if TYPE_CHECKING:
@@ -51,12 +51,10 @@ def rewrap(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     master_keys: Mapping[str, str] | None = None,
     check_keys: bool = False,
     dry_run: bool = False,
-    files_per_task: int = 20,
+    **options: Unpack[JobOptions],
 ) -> DataFrame:
     """`bloomseal rewrap` for every file of a table: the same data keys under other master keys, or under their current
     versions.
@@ -65,11 +63,10 @@ def rewrap(
 
     Args:
         path: the table's folder.
-        policy, table: whose keys, and which master key is to wrap what; default: the policy that `enable` was given.
         master_keys: old name → new name, in place of the policy's.
         check_keys: unwrap every new wrapping and compare, also where the KMS re-wraps by itself.
         dry_run: tell what would be done; write nothing.
-        files_per_task: files that one task works on.
+        options: policy and table, whose keys, and which master key is to wrap what; files_per_task: see `TableJob`.
 
     Returns:
         One row a file: its `status` (``rotated``, ``nothing to do``, ``partly rotated``, ``changed by someone else``,
@@ -80,24 +77,17 @@ def rewrap(
     Raises:
         UsageError: as `verify`.
     """
-    options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
-    chosen = job_table(spark, path, policy, table)
-    work = _Work("rewrap", pickle.dumps(chosen), pickle.dumps(options))
-    done = _by_state(spark, path, work, files_per_task, dry_run=dry_run)
-    if not dry_run:
-        keep_indexes(spark, path, table_of(work.policy), make=False)
-    return done
+    told = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
+    return _Cluster(TableJob(spark, path, **options), "rewrap", told).run(dry_run=dry_run, indexed=True)
 
 
 def repair(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     drop_masked: bool = False,
     dry_run: bool = False,
-    files_per_task: int = 20,
+    **options: Unpack[JobOptions],
 ) -> DataFrame:
     """`bloomseal repair` for every file of a table of ORC files: filters that lie in clear on encrypted columns are
     built anew and sealed. Copies of the old files still tell true values: destroy them.
@@ -105,7 +95,7 @@ def repair(
     A second run finds nothing to do; one that was killed is simply started again.
 
     Args:
-        path, policy, table, files_per_task: as `rewrap`. The policy must say ``allow_ctr``.
+        path, options: as `rewrap`. The policy must say ``allow_ctr``.
         drop_masked: leave out the filters over masked values too.
         dry_run: build the filters and tell; write nothing.
 
@@ -115,31 +105,18 @@ def repair(
     Raises:
         UsageError: as `rewrap`.
     """
-    told = pickle.dumps({"drop_masked": drop_masked})
-    work = _Work("repair", pickle.dumps(job_table(spark, path, policy, table)), told)
-    return _by_state(spark, path, work, files_per_task, dry_run=dry_run)
-
-
-def _by_state(
-    spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int, *, dry_run: bool
-) -> DataFrame:
-    """A job that sees by a file whether it is done."""
-    cluster = _Cluster(spark, path, work, files_per_task)
-    with described(spark, f"{'plan of ' if dry_run else ''}{work.operation} {os.fspath(path)}"):
-        return cluster.planned() if dry_run else cluster.run(NoJournal())
+    return _Cluster(TableJob(spark, path, **options), "repair", {"drop_masked": drop_masked}).run(dry_run=dry_run)
 
 
 def rekey(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
-    table: str | None = None,
     journal: str | os.PathLike[str] | None = None,
     restart: bool = False,
     rebuild_filters: bool = False,
     dry_run: bool = False,
-    files_per_task: int = 20,
+    **options: Unpack[JobOptions],
 ) -> DataFrame:
     """`bloomseal rekey` for every file of a table: each module sealed again, as the policy has it, under fresh data
     keys.
@@ -148,7 +125,7 @@ def rekey(
     does nothing after a finished one; files that came since are told and left alone.
 
     Args:
-        path, policy, table, dry_run, files_per_task: as `rewrap`.
+        path, dry_run, options: as `rewrap`.
         journal: where the driver keeps the journal; default: in the user's state folder, as ``bloomseal rekey`` does.
         restart: begin a new run, whatever an earlier one has done.
         rebuild_filters: build filters anew that deny values of their own column; without it such a file fails.
@@ -159,17 +136,12 @@ def rekey(
     Raises:
         UsageError: as `rewrap`; or the journal is another job's, or in use.
     """
-    chosen = job_table(spark, path, policy, table)
-    work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({"rebuild_filters": rebuild_filters}))
-    cluster = _Cluster(spark, path, work, files_per_task)
-    with described(spark, f"{'plan of ' if dry_run else ''}rekey {os.fspath(path)}"):
-        if dry_run:
-            return cluster.planned()
-        digest = job_digest("rekey by Spark", work.job.facts(), [qualified(spark, path)])
-        with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
-            done = cluster.run(log, identified=True)
-    keep_indexes(spark, path, table_of(work.policy), make=False)
-    return done
+    cluster = _Cluster(TableJob(spark, path, **options), "rekey", {"rebuild_filters": rebuild_filters})
+    if dry_run:
+        return cluster.run(dry_run=True)
+    digest = job_digest("rekey by Spark", cluster.work.job.facts(), [qualified(spark, path)])
+    with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
+        return cluster.run(log, identified=True, indexed=True)
 
 
 @dataclass(frozen=True)
@@ -238,35 +210,50 @@ def _job(work: _Work) -> Job:
 class _Cluster:
     """A rotation's run, of which executors do the files."""
 
-    def __init__(self, spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int) -> None:
-        listed = list_files(spark, path)
-        self._spark, self._work, self._files_per_task = spark, replace(work, base=listed.base), files_per_task
-        _, inside = split_uri(qualified(spark, path))
+    def __init__(self, table: TableJob, operation: str, options: Mapping[str, Any]) -> None:
+        self.work = _Work(operation, pickle.dumps(table.policy), pickle.dumps(options), table.base)
+        self._table = table
+        listed = list_files(table.spark, table.path)
         # Those that are only told are among them: dead, hidden, left by killed writers. An audit counts none that is
         # not.
-        found = find_files(inside, open_filesystem(listed.base), indexes=work.job.indexes, leftovers=True)
+        found = find_files(table.root, open_filesystem(table.base), indexes=self.work.job.indexes, leftovers=True)
         files = {name: DataFile(FileRef(name), name, 0) for name in listed.names}
         self._files = dict(sorted((files | {one.ref.path: one for one in found}).items()))
 
-    def planned(self) -> DataFrame:
-        """As rows, what would be done."""
-        told = {name: planned(self._work.job, file) for name, file in self._files.items() if file.outside}
-        told |= self._each(self._work.plans, [name for name in self._files if name not in told])
+    def run(
+        self,
+        log: NoJournal | None = None,
+        *,
+        dry_run: bool = False,
+        identified: bool = False,
+        indexed: bool = False,
+    ) -> DataFrame:
+        """As rows, what was done, or what would be.
+
+        Args:
+            log: None: a file tells by itself whether it is done.
+            identified: a file is done once it has another identity than it had when the run began.
+            indexed: the table's indexes are brought up to date.
+        """
+        with self._table.described(f"{'plan of ' if dry_run else ''}{self.work.operation}"):
+            done = self._planned() if dry_run else self._done(log or NoJournal(), identified=identified)
+        if indexed and not dry_run:
+            keep_indexes(self._table.spark, self._table.path, table_of(self.work.policy), make=False)
+        return done
+
+    def _planned(self) -> DataFrame:
+        told = {name: planned(self.work.job, file) for name, file in self._files.items() if file.outside}
+        told |= self._each(self.work.plans, [name for name in self._files if name not in told])
         rows = [
             (name, plan.action, plan.why, plan.size, plan.bytes_to_write, plan.bytes_to_copy, _left(plan.left))
             for name, plan in ((name, told[name]) for name in self._files)
         ]
-        return as_frame(self._spark, rows, _PLANNED)
+        return as_frame(self._table.spark, rows, _PLANNED)
 
-    def run(self, log: NoJournal, *, identified: bool = False) -> DataFrame:
-        """As rows, what was done.
-
-        Args:
-            identified: a file is done once it has another identity than it had when the run began.
-        """
-        run = Run(self._work.job, log)
+    def _done(self, log: NoJournal, *, identified: bool) -> DataFrame:
+        run = Run(self.work.job, log)
         inside = [name for name, file in self._files.items() if not file.outside]
-        now = self._each(self._work.identities, inside) if identified else {}
+        now = self._each(self.work.identities, inside) if identified else {}
         told: dict[str, FileOutcome] = {}
         due: dict[str, bytes | None] = {}
         for name, file in self._files.items():
@@ -284,17 +271,17 @@ class _Cluster:
                 log.begin(name, mark, sync=False)
         log.flush()
         known = {name: identity for name, identity in due.items() if identity is not None}
-        for name, (outcome, identity) in self._each(RotationTask(self._work, known), list(due)).items():
+        for name, (outcome, identity) in self._each(RotationTask(self.work, known), list(due)).items():
             told[name] = outcome
             run.settle(outcome, None if identity is None else tuple(identity))
         run.report.files = [told[name] for name in self._files]
         run.touched = bool(due)
         run.end()
-        return as_frame(self._spark, list(map(_row, self._files, run.report.files)), _DONE)
+        return as_frame(self._table.spark, list(map(_row, self._files, run.report.files)), _DONE)
 
     def _each(self, task: Callable[[Iterable[str]], Iterator[tuple[str, Any]]], names: Sequence[str]) -> dict[str, Any]:
         """What a task makes of each file."""
-        return dict(packs(self._spark, names, self._files_per_task).mapPartitions(task).collect()) if names else {}
+        return dict(self._table.collect(names, task))
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,22 @@
 """One schema for files that differ: columns that came later, types that were widened.
 
 What Spark's own ``mergeSchema`` merges, this merges alike. Where that refuses (an ``int`` beside a ``bigint``), the
-wider of two types is taken, if every value of both has its place in it.
+wider of two types is taken, as `bloomseal.table.query.schema` has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import types as st
 
 from ...core.errors import BloomsealError, UnsupportedError
+from ...table.query.schema import wider
+from .types import arrow_type
 
 __all__ = ["merged"]
-
-_WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
-_DIGITS: Final = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
-_MAX_PRECISION: Final = 38
 
 
 def merged(schemas: Iterable[st.StructType]) -> st.StructType:
@@ -53,37 +52,13 @@ def _common(one: Any, other: Any) -> st.DataType:
         return st.ArrayType(_common(one.elementType, other.elementType), True)
     if isinstance(one, st.MapType) and isinstance(other, st.MapType):
         return st.MapType(_common(one.keyType, other.keyType), _common(one.valueType, other.valueType), True)
-    if one == other:
-        kind: st.DataType = one
-        return kind
-    return _wider(one, other) or _refused(one, other)
-
-
-def _wider(one: st.DataType, other: st.DataType) -> st.DataType | None:
-    for small, large in ((one, other), (other, one)):
-        if isinstance(small, _WHOLE) and isinstance(large, _WHOLE):
-            return max(small, large, key=lambda kind: _WHOLE.index(type(kind)))
-        if isinstance(large, st.DoubleType) and isinstance(small, (st.FloatType, *_WHOLE[:3])):
-            return large
-        if isinstance(large, st.TimestampNTZType) and isinstance(small, st.DateType):
-            return large
-        if isinstance(large, st.DecimalType) and isinstance(small, st.DecimalType):
-            return _decimal(max(_before(small), _before(large)), max(small.scale, large.scale))
-        if isinstance(large, st.DecimalType) and isinstance(small, _WHOLE):
-            return _decimal(max(_before(large), _DIGITS[type(small)]), large.scale)
-    return None
-
-
-def _before(kind: st.DecimalType) -> int:
-    """Digits before the point."""
-    return int(kind.precision - kind.scale)
-
-
-def _decimal(before: int, scale: int) -> st.DecimalType | None:
-    return st.DecimalType(before + scale, scale) if before + scale <= _MAX_PRECISION else None
-
-
-def _refused(one: st.DataType, other: st.DataType) -> st.DataType:
+    kind = wider(arrow_type(one), arrow_type(other))
+    for known in (one, other):
+        if kind == arrow_type(known):
+            found: st.DataType = known
+            return found
+    if kind is not None and pa.types.is_decimal128(kind):
+        return st.DecimalType(kind.precision, kind.scale)
     raise UnsupportedError(
         f"files have {one.simpleString()} and {other.simpleString()}, which have no common type without loss",
         hint=".schema(...) with the type that is wanted, or read the files apart",

@@ -1,9 +1,9 @@
 """Columns that stand in the names of folders: ``country=DE/day=2024-02-29``.
 
-Values are typed as Spark types them (`PartitioningUtils`): whole numbers, decimals, doubles, dates, timestamps
-(wall-clock time here, an instant of the session's zone there), else text. pyarrow agrees about int32 and text, and
-leaves the others as text. A file outside the folders has null there, as in pyarrow; Spark refuses such a table or
-passes the file over.
+Values are typed as Spark types them (`PartitioningUtils`): whole numbers, decimals (``1e3``, too), doubles (``1f``),
+dates, timestamps (wall-clock time here, an instant of the session's zone there), else text. pyarrow agrees about int32
+and text, and leaves the others as text. A file outside the folders has null there, as in pyarrow; Spark refuses such a
+table or passes the file over.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ...storage.discovery.kinds import FoundFile
     from ...storage.logs.snapshot import LiveFile, Snapshot
 
-__all__ = ["Partitions", "columns_of_folders"]
+__all__ = ["Partitions", "columns_of_folders", "common_type", "typed_values"]
 
-_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_FLOAT: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?", re.ASCII)
 _MOST_DIGITS: Final = 38
@@ -71,9 +71,9 @@ class Partitions:
         values = {}
         for name in names:
             raws = [row.get(name) for row in rows]
-            kind = types.field(name).type if types is not None and name in types.names else _common(raws)
+            kind = types.field(name).type if types is not None and name in types.names else common_type(raws)
             try:
-                values[name] = _typed(raws, kind)
+                values[name] = typed_values(raws, kind)
             except (ValueError, ArithmeticError, pa.ArrowException):
                 raise UsageError(f"a folder's name holds no {kind}", column=name, hint="another type") from None
         return cls(values, everywhere=all(name in row for row in known.values() for name in names))
@@ -102,7 +102,7 @@ def misread(folders: Iterable[str], texts: Iterable[str]) -> dict[str, tuple[str
     found = {}
     for name in texts:
         raws = sorted({raw for one in known if (raw := one.get(name)) is not None})
-        taken = _typed(raws, _common(raws)).cast(_TEXT).to_pylist()
+        taken = typed_values(raws, common_type(raws)).cast(_TEXT).to_pylist()
         if (other := next((pair for pair in zip(raws, taken, strict=True) if pair[0] != pair[1]), None)) is not None:
             found[name] = other
     return found
@@ -137,20 +137,23 @@ def _decoded(text: str) -> str:
         return unquote(text, encoding="latin-1")
 
 
-def _common(raws: Iterable[str | None]) -> pa.DataType:
+def common_type(raws: Iterable[str | None]) -> pa.DataType:
+    """The type that the values of one column have in common; None is one of Hive's nulls."""
     kinds = {_inferred(raw) for raw in raws if raw is not None}
     return reduce(_wider, sorted(kinds, key=str)) if kinds else pa.null()
 
 
 def _inferred(raw: str) -> pa.DataType:
-    if _WHOLE.fullmatch(raw):
-        number = int(raw)
-        if -(1 << 31) <= number < 1 << 31:
-            return pa.int32()
-        if -(1 << 63) <= number < 1 << 63:
-            return pa.int64()
-        digits = len(str(abs(number)))
-        return pa.decimal128(digits, 0) if digits <= _MOST_DIGITS else _TEXT
+    if _NUMBER.fullmatch(raw):
+        _, figures, scale = Decimal(raw).as_tuple()
+        if raw.lstrip("+-").isdecimal():
+            number = int(raw)
+            for kind, bits in ((pa.int32(), 31), (pa.int64(), 63)):
+                if -(1 << bits) <= number < 1 << bits:
+                    return kind
+        # As Java's BigDecimal has it, which holds 1e3 and 1. without a fraction.
+        if isinstance(scale, int) and scale >= 0 and len(figures) + scale <= _MOST_DIGITS:
+            return pa.decimal128(len(figures) + scale, 0)
     if _FLOAT.fullmatch(raw):
         return pa.float64()
     for pattern, kind, read in ((_DAY, pa.date32(), dt.date), (_MOMENT, pa.timestamp("us"), dt.datetime)):
@@ -181,14 +184,19 @@ def _digits(kind: pa.DataType) -> int:
     return kind.precision if pa.types.is_decimal(kind) else {pa.int32(): 10, pa.int64(): 20}.get(kind, 0)
 
 
-def _typed(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+def typed_values(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    """Values of one column as this type.
+
+    Raises:
+        ValueError, ArithmeticError, pyarrow.ArrowException: one of them is none.
+    """
     if kind == _TEXT or pa.types.is_null(kind):
         return pa.array(raws, type=kind)
     read: Any = str
     if pa.types.is_integer(kind):
         read = int
     elif pa.types.is_floating(kind):
-        read = float
+        read = _float
     elif pa.types.is_decimal(kind):
         read = Decimal
     elif pa.types.is_date(kind):
@@ -198,3 +206,7 @@ def _typed(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     else:
         return pa.array(raws, type=_TEXT).cast(kind)
     return pa.array([None if raw is None else read(raw) for raw in raws], type=kind)
+
+
+def _float(raw: str) -> float:
+    return float(raw if raw.lower().endswith("inf") else raw.strip().rstrip("fFdD"))

@@ -4,9 +4,8 @@
 Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
 `...listing.listing_of`, for jobs too; of those this takes what Spark would read.
 
-Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.query.partitions`: timestamps
-are instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
-Other values have the same type there, which a test holds.
+Values have the types that `bloomseal.table.query.partitions` gives them, but that timestamps are instants of the
+session's zone, with one digit behind the point at most.
 """
 
 from __future__ import annotations
@@ -17,30 +16,29 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from functools import reduce
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 from pyspark.sql import types as st
+from pyspark.sql.pandas.types import from_arrow_type
 
 from ....core.errors import FormatError, UnsupportedError, UsageError
 from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
 from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
 from ....table.hive import NULL
+from ....table.query.partitions import common_type, typed_values
 from ...listing import listing_of
+from ..types import arrow_type
 from .live import LiveTable, Rules
 from .logs import sink_files
 
 __all__ = ["TableFile", "Tree", "check_folders", "find_files", "typed"]
 
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_WHOLE: Final = re.compile(r"[+-]?\d+")
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_MOMENT: Final = len("2024-01-01 10:00:00.0")
+"""Of longer ones Spark makes texts."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII)
-_FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 
 Folders = tuple[tuple[str, str], ...]
 """Partition columns and their raw values, outermost first."""
@@ -165,12 +163,17 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
     """
     if raw == NULL:
         return None
+    moment = isinstance(kind, st.TimestampType)
     try:
-        return _READ[type(kind)](raw, zone)
-    except (KeyError, ValueError, ArithmeticError):
+        (value,) = typed_values([raw], pa.timestamp("us") if moment else arrow_type(kind)).to_pylist()
+    except (ValueError, ArithmeticError, pa.ArrowException):
         raise UsageError(
             f"a folder's name holds no {kind.simpleString()}", hint="another type in .schema(...)"
         ) from None
+    if not moment:
+        return value
+    # In UTC: where a clock is put back, Python calls instants of two zones unequal whatever they are (PEP 495).
+    return (value.replace(tzinfo=_zone(zone)) if zone else value).astimezone(dt.UTC)
 
 
 def _below(path: str, base: str | None, listing: Listing) -> list[TableFile]:
@@ -234,87 +237,15 @@ def _unescaped(text: str) -> str:
     return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
-# Types of partition values ----------------------------------------------------------------------------------------
-
-
 def _common(raws: Iterable[str], infer: bool) -> st.DataType:
-    kinds = {kind.simpleString(): kind for raw in raws if (kind := _inferred(raw)) is not None}
-    if kinds and not infer:
+    known = [raw for raw in raws if raw != NULL]
+    if known and not infer:
         return st.StringType()
-    return reduce(_wider, [kinds[name] for name in sorted(kinds)]) if kinds else st.NullType()
-
-
-def _inferred(raw: str) -> st.DataType | None:
-    if raw == NULL:
-        return None
-    if _WHOLE.fullmatch(raw):
-        number = int(raw)
-        if -(1 << 31) <= number < 1 << 31:
-            return st.IntegerType()
-        if -(1 << 63) <= number < 1 << 63:
-            return st.LongType()
-    if _NUMBER.fullmatch(raw) and 0 < (digits := _whole_digits(raw)) <= 38:
-        return st.DecimalType(digits, 0)
-    if _FLOAT.fullmatch(raw):
-        return st.DoubleType()
-    # Not TIME, as in Spark 4.3: unless a session switches that type on, a data source's frame can't have it.
-    for pattern, kind, read in ((_MOMENT, st.TimestampType(), _wall_clock), (_DAY, st.DateType(), _day)):
-        if pattern.fullmatch(raw):
-            try:
-                read(raw, None)
-            except (ValueError, OverflowError):
-                continue
-            return kind
-    return st.StringType()
-
-
-def _whole_digits(raw: str) -> int:
-    """Digits of a number that Java's BigDecimal holds without a fraction, such as ``1e3`` and ``1.``; 0 for others."""
-    _, digits, scale = Decimal(raw).as_tuple()
-    return len(digits) + scale if isinstance(scale, int) and scale >= 0 else 0
-
-
-def _wider(one: st.DataType, other: st.DataType) -> st.DataType:
-    if one == other:
-        return one
-    kinds = {type(one), type(other)}
-    digits = [_digits(one), _digits(other)]
-    if min(digits):
-        return st.DecimalType(max(digits), 0) if st.DecimalType in kinds else st.LongType()
-    if kinds == {st.IntegerType, st.DoubleType}:
-        return st.DoubleType()
-    if kinds == {st.DateType, st.TimestampType}:
-        return st.TimestampType()
-    return st.StringType()
-
-
-def _digits(kind: st.DataType) -> int:
-    """Digits of a type of whole numbers; 0 for others."""
-    if isinstance(kind, st.DecimalType):
-        return int(kind.precision)
-    return 10 if isinstance(kind, st.IntegerType) else 20 if isinstance(kind, st.LongType) else 0
-
-
-def _int(raw: str, zone: str | None) -> int:  # noqa: ARG001
-    return int(raw)
-
-
-def _float(raw: str, zone: str | None) -> float:  # noqa: ARG001
-    return float(raw.strip().rstrip("fFdD") if "inf" not in raw.lower() else raw)
-
-
-def _day(raw: str, zone: str | None) -> dt.date:  # noqa: ARG001
-    return dt.date.fromisoformat(raw)
-
-
-def _wall_clock(raw: str, zone: str | None) -> dt.datetime:  # noqa: ARG001
-    return dt.datetime.fromisoformat(raw)
-
-
-def _moment(raw: str, zone: str | None) -> dt.datetime:
-    local = dt.datetime.fromisoformat(raw)
-    # In UTC: where a clock is put back, Python calls instants of two zones unequal whatever they are (PEP 495).
-    return (local.replace(tzinfo=_zone(zone)) if zone else local).astimezone(dt.UTC)
+    kind = common_type(known)
+    if pa.types.is_timestamp(kind):
+        return st.StringType() if max(map(len, known)) > _MOMENT else st.TimestampType()
+    found: st.DataType = from_arrow_type(kind)
+    return found
 
 
 def _zone(name: str) -> dt.tzinfo:
@@ -322,25 +253,3 @@ def _zone(name: str) -> dt.tzinfo:
         sign = -1 if found[1] == "-" else 1
         return dt.timezone(sign * dt.timedelta(hours=int(found[2]), minutes=int(found[3] or 0)))
     return ZoneInfo("UTC" if name == "Z" else name)
-
-
-def _flag(raw: str, zone: str | None) -> bool:  # noqa: ARG001
-    return {"true": True, "false": False}[raw.lower()]
-
-
-_READ: Final[dict[type[st.DataType], Any]] = {
-    st.ByteType: _int,
-    st.ShortType: _int,
-    st.IntegerType: _int,
-    st.LongType: _int,
-    st.FloatType: _float,
-    st.DoubleType: _float,
-    st.DecimalType: lambda raw, zone: Decimal(raw),  # noqa: ARG005
-    st.DateType: _day,
-    st.TimestampType: _moment,
-    st.TimestampNTZType: _wall_clock,
-    st.BooleanType: _flag,
-    st.NullType: lambda raw, zone: None,  # noqa: ARG005
-    st.StringType: lambda raw, zone: raw,  # noqa: ARG005
-    st.BinaryType: lambda raw, zone: raw.encode(),  # noqa: ARG005
-}
