@@ -97,7 +97,7 @@ def main(master: str, folder: Path) -> None:
     again = bss.rekey(spark, table, journal=folder / "journal.jsonl").collect()
     say(again=[row.status for row in again])
     pruned = bss.prune(spark, table, "ssn", WANTED)
-    say(pruned=pruned.counts)
+    say(pruned=pruned.selectExpr("sum(seen) AS row_groups", "sum(size(row_groups)) AS left").first().asDict())
     found = bss.semi_join(spark, table, "ssn", spark.createDataFrame([(one,) for one in WANTED], "ssn string"))
     say(found=sorted(row.id for row in found.select("id").collect()))
     index = folder / "indexed" / "_bloomseal_index" / "ssn"

@@ -86,7 +86,7 @@ def test_a_compaction_outlives_a_killed_executor(run: tuple[Said, Path, set[str]
 def test_keys_find_their_rows_and_stay_out_of_logs_plans_and_disks(run: tuple[Said, Path, set[str]]) -> None:
     said, _, _ = run
     assert said["found"] == list(range(0, 24_000, 500))
-    assert said["pruned"]["row_groups_left"] < said["pruned"]["row_groups"]
+    assert said["pruned"]["left"] < said["pruned"]["row_groups"]
     for place in ("events", "logs", "work 1", "work 2"):
         assert said["searched"][place] > 1000
     assert said["leaks"] == {}

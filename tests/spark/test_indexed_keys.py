@@ -14,7 +14,7 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.core.exclusion import Reason
 from bloomseal.read.parquet import ParquetFile
-from bloomseal.spark.semijoin import pruning
+from bloomseal.spark.semijoin import question
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.planning import Files, by_indexes, need_marks
 from bloomseal.spark.source.scan import Piece
@@ -22,6 +22,7 @@ from bloomseal.spark.source.sealed_keyset import SealedKeys
 from bloomseal.spark.source.search import KeySearch, mark
 
 from .indexed_tables import FILES, ROWS, ids, one, opened, ssn, turned
+from .pruned import counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,15 +36,15 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 def narrowings(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """How many keys the index knew, each time that they were looked up; None: it was not to be asked."""
     told: list[int | None] = []
-    inner = pruning._known_keys
+    inner = question._known_keys
 
     def watched(*args: Any) -> Any:
         found = inner(*args)
         told.append(None if found is None else len(found[0]))
         return found
 
-    monkeypatch.setattr(pruning, "_known_keys", watched)
-    monkeypatch.setattr(pruning, "_MANY", 100)
+    monkeypatch.setattr(question, "_known_keys", watched)
+    monkeypatch.setattr(question, "_MANY", 100)
     return told
 
 
@@ -72,7 +73,7 @@ def test_many_keys_are_looked_up_in_the_index(
     assert narrowings == [2]
     stats = bss.df_stats(frame)
     assert (stats.files, stats.files_unopened, stats.decoded) == (2, FILES - 2, 2)
-    assert bss.prune(spark, table, "ssn", few).counts["row_groups_left"] == 2
+    assert counts(bss.prune(spark, table, "ssn", few))["row_groups_left"] == 2
     # The same keys at hand, not in a frame; and none at all that is there.
     assert ids(bss.semi_join(spark, table, "ssn", few.toArrow())) == [410, 1010]
     assert bss.semi_join(spark, table, "ssn", few.where("k LIKE 'nowhere%'")).count() == 0
@@ -120,7 +121,7 @@ def test_other_files_than_keys_were_looked_up_for(
         frame.collect()
     # Between the tasks and the planning of the frame: all keys are asked then.
     again = many_keys(spark).where(f"k = '{ssn(30)}' OR k LIKE 'nowhere%'")
-    inner = pruning._known_keys
+    inner = question._known_keys
 
     def later(*args: Any) -> Any:
         found = inner(*args)
@@ -134,7 +135,7 @@ def test_other_files_than_keys_were_looked_up_for(
         found: list[str] = bs.read_table(file, decryption=indexed[1].for_table("t").at(table)).column("ssn").to_pylist()
         return found
 
-    monkeypatch.setattr(pruning, "_known_keys", later)
+    monkeypatch.setattr(question, "_known_keys", later)
     assert bss.semi_join(spark, table, "ssn", again).where("ssn = 'nowhere 3'").count() == ROWS
     assert narrowings == [1, 1]
 

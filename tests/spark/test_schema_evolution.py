@@ -97,7 +97,7 @@ def test_widened_types(
     keys = spark.range(2, 100, 5).selectExpr(f"CAST(id AS {merged}) AS ssn").where("ssn IN (2, 7, 97)")
     assert sorted(row.id for row in bss.semi_join(spark, tmp_path / "t", "ssn", keys).collect()) == [2, 7]
     # So many that the table is read whole, where Spark's own reader may not merge these.
-    monkeypatch.setattr("bloomseal.spark.semijoin.result._LEAST_SAMPLE", 2)
+    monkeypatch.setattr("bloomseal.spark.semijoin.question._LEAST_SAMPLE", 2)
     with pytest.warns(bs.BloomsealWarning, match="read whole"):
         every = bss.semi_join(spark, tmp_path / "t", "id", list(range(100)))
     assert sorted(row.id for row in every.collect()) == list(range(10))

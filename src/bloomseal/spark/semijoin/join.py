@@ -13,7 +13,7 @@ from ...core.errors import BloomsealWarning
 from ...policy import Policy, TablePolicy
 from ..request import Request, with_indexes
 from .keys import keys_frame, path_in_sql, quoted, type_of
-from .pruning import KeyQuestion
+from .question import KeyQuestion
 from .whole import whole_table
 
 if TYPE_CHECKING:
@@ -38,11 +38,10 @@ def semi_join(
     trust: str = "auto",
 ) -> DataFrame:
     """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune`
-    rules out.
+    rules out. As `bloomseal.spark.read` with ``keys={column: keys}``, but that `columns` are plain names.
 
-    Spark decides every row again. The columns are those of the first file, or of all where the session says so
-    (``spark.sql.parquet.mergeSchema``), as in Spark. No key stands in the plan; see `prune` for what travels. Each run
-    opens the files that sealed indexes leave once, under the policy, asks them and reads them in one go.
+    Spark decides every row again. No key stands in the plan; see `prune` for what travels. Each run opens the files
+    that sealed indexes leave once, under the policy, asks them and reads them in one go.
 
     Where a prediction says that pruning can't pay, the table is read whole, with a warning: by Spark's own reader after
     `enable`, where that finds the same files and types, otherwise by Bloomseal's. Each run opens every file under the
@@ -55,10 +54,9 @@ def semi_join(
             integers of another width, float for double, decimals of the same scale.
         columns: top-level columns of the result; None for all.
         where: a condition besides.
-        policy, table, use_index, trust: as `prune`. The table's sealed indexes are asked again for each run; files that
-            they rule out are not opened. More than 10,000 keys in a frame or an Arrow array are looked up once, in an
-            index that covers every file, and only those that it knows go on. A file that was replaced since then, or
-            has come, is an error of the run.
+        policy, table, use_index, trust: as `prune`. The table's sealed indexes are asked again for each run. More than
+            10,000 keys in a frame or an Arrow array are looked up once, in an index that covers every file, and only
+            those that it knows go on. A file that was replaced since then, or has come, is an error of the run.
 
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
