@@ -5,12 +5,10 @@ executors.
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from ..core.errors import UsageError
 from ..storage.discovery import files
@@ -27,7 +25,6 @@ __all__ = [
     "SparkTableFiles",
     "above_pattern",
     "classic_jvm",
-    "columns_of_folders",
     "in_folder",
     "is_hidden",
     "list_files",
@@ -115,12 +112,6 @@ def in_folder(table: TablePolicy, path: str) -> TablePolicy:
         return table.at(folder)
     # Relative to this process, not to an executor.
     return table if base is not None else table.at(os.path.abspath(table.root))  # noqa: PTH100
-
-
-def columns_of_folders(name: str, root: str | None) -> list[str]:
-    """The columns that the names of the folders on the way from `root` to a file give (``country=DE``)."""
-    way = [] if root is None else posixpath.relpath(posixpath.dirname(name), root).split("/")
-    return [unquote(part.partition("=")[0]) for part in way if "=" in part[1:]]
 
 
 def classic_jvm(spark: SparkSession) -> Any:

@@ -89,17 +89,3 @@ def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     if not (named := named - {"None"}):
         raise UsageError("the frame reads no table that is counted by itself", hint="bloomseal.spark.read(spark, path)")
     return sum((metrics[name] for name in named if name in metrics), SourceStats())
-
-
-def metrics(spark: SparkSession, **labels: str) -> str:
-    """All that the session's reads through the data source did, in the text format that Prometheus reads.
-
-    Write it where its node exporter looks for text files, push it to a gateway, or answer a request with it.
-
-    Args:
-        labels: of each sample, such as ``application="billing"``.
-
-    Raises:
-        UsageError: `enable` was not called.
-    """
-    return df_stats(spark).to_prometheus(**labels)

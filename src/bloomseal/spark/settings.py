@@ -5,23 +5,25 @@ from __future__ import annotations
 import base64
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.columns import covers, in_tables, nearest_entry
 from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy
-from .given import CRYPTO_FACTORY, table_policy
+from ..table.hive import check_partitioning
+from .given import CRYPTO_FACTORY, refuse_secrets, table_policy
 from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from ..sbbf import FilterSpec
 
-__all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "options", "promised"]
+__all__ = ["leaves", "options", "promised", "stored_columns", "writer_options"]
 
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
@@ -202,22 +204,41 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's own writer is told, so that it keeps to the policy.
+def writer_options(
+    spark: SparkSession,
+    table: TablePolicy,
+    schema: StructType,
+    partition_by: Sequence[str],
+    extra: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """What Spark's own writer is told of a table with this schema, so that it keeps to the policy.
+
+    Args:
+        extra: the user's own options, which are not among them.
 
     Raises:
-        UsageError: the session, or `extra`, stands against it.
+        UsageError: a policy, the session or `extra` that would have Spark write something else; a secret in `extra`.
+        PolicyError: a column whose name differs from a keyed one's in case or Unicode form alone.
         UnsupportedError: as `options`.
     """
-    check_native(df.sparkSession, df.schema)
+    check_partitioning(schema.names, table, partition_by)
+    refuse_secrets(extra)
+    stored = stored_columns(schema, partition_by)
+    _check_native(spark, stored)
     settings = options(table, schema=stored)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
+    _check_lookalikes(table, stored)
     return settings
 
 
-def check_native(spark: SparkSession, schema: StructType) -> None:
+def stored_columns(schema: StructType, partition_by: Sequence[str]) -> StructType:
+    """The columns that files have, without those that are folders."""
+    return type(schema)([field for field in schema.fields if field.name not in partition_by])
+
+
+def _check_native(spark: SparkSession, schema: StructType) -> None:
     """What the session's configuration would do to a frame that Spark itself writes."""
     from pyspark.sql.types import DateType, TimestampType
 
@@ -245,7 +266,7 @@ def check_native(spark: SparkSession, schema: StructType) -> None:
         )
 
 
-def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
+def _check_lookalikes(table: TablePolicy, stored: StructType) -> None:
     """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in
     clear.
     """

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...core.errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...storage.discovery.kinds import NothingThereError
-from ...table.hive import check_partitioning
 from ..session import chosen_table
-from ..settings import check_lookalikes, check_native, options
+from ..settings import writer_options
 from .frames import check_table
 
 if TYPE_CHECKING:
@@ -60,13 +59,8 @@ def protect_table(
     provider = known.provider()
     if not provider.isDefined() or str(provider.get()).lower() != "parquet":
         raise UsageError(f"{name} is no Parquet table of Spark's", hint="CREATE TABLE … USING parquet")
-    schema = spark.table(name).schema
     by = [str(known.partitionColumnNames().apply(i)) for i in range(known.partitionColumnNames().size())]
-    check_partitioning(schema.names, chosen, by)
-    stored = type(schema)([field for field in schema.fields if field.name not in by])
-    check_native(spark, stored)
-    wanted = options(chosen, schema=stored)
-    check_lookalikes(chosen, stored)
+    wanted = writer_options(spark, chosen, spark.table(name).schema, by)
     has = _stored(known)
     if strange := sorted(key for key in has if _OURS.match(key) and key not in wanted):
         raise PolicyError(

@@ -5,6 +5,7 @@ nothing.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -19,13 +20,13 @@ from ...policy import Policy, TablePolicy
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
-from ...table.hive import check_partitioning
-from ..given import PARTITION_OVERWRITE, refuse_secrets
+from ...table.query.partitions import columns_of_folders
+from ..given import PARTITION_OVERWRITE
 from ..guarding import deletes_late
-from ..listing import SparkTableFiles, columns_of_folders, in_folder, list_files, qualified
+from ..listing import SparkTableFiles, in_folder, list_files, qualified
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, settings_for
-from ..settings import bridge_options, check_lookalikes, promised
+from ..settings import promised, stored_columns, writer_options
 from .failures import told_by
 from .turns import in_turn
 
@@ -124,15 +125,11 @@ def write(
     if mode not in _MODES:
         raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
     target, extra = os.fspath(path), dict(options or {})
-    stored = type(df.schema)([field for field in df.schema.fields if field.name not in partition_by])
-    check_partitioning(df.schema.names, chosen, partition_by)
-    refuse_secrets(extra)
+    settings = writer_options(spark, chosen, df.schema, partition_by, extra)
+    settings |= settings_for(spark, chosen, qualified(spark, target))
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
-    settings = bridge_options(df, chosen, stored, extra)
-    settings |= settings_for(spark, chosen, qualified(spark, target))
     writer = df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
-    check_lookalikes(chosen, stored)
     from ..source.files.logs import refuse_logs
 
     with in_turn(qualified(spark, target)):
@@ -150,7 +147,8 @@ def write(
         _save(writer.mode(mode), spark, target)
         after = list_files(spark, target)
         new = replace(after, names=tuple(name for name in after.names if name not in before))
-    report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored), fleeting=True)
+    filters = promised(chosen, stored_columns(df.schema, partition_by))
+    report = _check(target, new, in_folder(chosen, qualified(spark, target)), filters, fleeting=True)
     from ..jobs.upkeep import keep_indexes
 
     return replace(report, indexes=keep_indexes(spark, target, chosen))
@@ -251,7 +249,8 @@ def _check(
 
     def look(file: str) -> _Checked | None:
         try:
-            for column in columns_of_folders(file, table.root):
+            relative = posixpath.basename(file) if table.root is None else posixpath.relpath(file, table.root)
+            for column in columns_of_folders(relative, file):
                 # Spark takes the values from there.
                 expected.outside(column)
             with open_table_file(file, table, files.base) as opened:

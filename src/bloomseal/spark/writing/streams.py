@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
-from ...table.hive import check_partitioning
-from ..given import refuse_secrets
 from ..listing import list_files, qualified, split_uri
 from ..session import chosen_table, settings_for
-from ..settings import bridge_options, check_lookalikes
+from ..settings import writer_options
 from ..versions import file_sink_keeps_options
 
 if TYPE_CHECKING:
@@ -52,17 +50,14 @@ def write_stream(
     if not df.isStreaming:
         raise UsageError("the frame is no stream", hint="bloomseal.spark.write")
     chosen, target, extra = chosen_table(spark, policy, table), qualified(spark, path), dict(options or {})
-    stored = type(df.schema)([field for field in df.schema.fields if field.name not in partition_by])
-    check_partitioning(df.schema.names, chosen, partition_by)
-    refuse_secrets(extra)
-    check_lookalikes(chosen, stored)
+    settings = writer_options(spark, chosen, df.schema, partition_by, extra)
     refuse_logs(target, sink=True)
     if not file_sink_keeps_options():
         raise UnsupportedError(
             "Spark before 4.2 loses a stream's options on their way to its file sink, and would write plaintext",
             file=target, hint="foreachBatch, with bloomseal.spark.write or write_delta",
         )  # fmt: skip
-    settings = bridge_options(df, chosen, stored, extra) | settings_for(spark, chosen, target)
+    settings |= settings_for(spark, chosen, target)
     if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
         raise UsageError(
             "there are files already, which no read would see beside the log of a stream's file sink",
