@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .search import KeySearch
     from .stats import Metrics
 
-__all__ = ["Defaults", "SourceOptions", "choice", "positive"]
+__all__ = ["Defaults", "SourceOptions"]
 
 _FLAGS: Final = (
     "allow_plaintext",
@@ -183,9 +183,9 @@ class SourceOptions:
             more["conditions"] = from_text(given["conditions"])
         for name, words in _WORDS.items():
             if name in given:
-                more[name] = choice(name, given[name], words)
+                more[name] = _choice(name, given[name], words)
         if "max_partition_bytes" in given:
-            more["max_partition_bytes"] = positive("max_partition_bytes", given["max_partition_bytes"])
+            more["max_partition_bytes"] = _positive("max_partition_bytes", given["max_partition_bytes"])
         if "encrypted_columns" in given:
             more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
         if "partition_by" in given:
@@ -355,17 +355,17 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _flag(name: str, value: str) -> bool:
-    return choice(name, value, ("true", "false")) == "true"
+    return _choice(name, value, ("true", "false")) == "true"
 
 
-def choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     """The option's value in lower case. Raises UsageError: none of the choices."""
     if value.lower() not in choices:
         raise UsageError(f"the option {name} is {' or '.join(choices)}")
     return value.lower()
 
 
-def positive(name: str, value: str) -> int:
+def _positive(name: str, value: str) -> int:
     """The option's value as a number. Raises UsageError: no whole number of at least 1."""
     try:
         number = int(value)

@@ -185,8 +185,9 @@ def _check_wrapping(table: TablePolicy) -> None:
     makes of one under each master key is the most that can be known in time.
     """
     keys = table.keys.storing(internal=True).for_file(FileRef(""))
-    for name in sorted({table.footer_key, *(one.key for one in table.columns.values() if one.key is not None)}):
-        keys.new_key(name, None, table.key_bits)
+    columns = {one.key: column for column, one in table.columns.items() if one.key is not None}
+    for name, column in {**columns, table.footer_key: None}.items():
+        keys.new_key(name, column, table.key_bits)
     keys.confirm()
 
 
