@@ -117,13 +117,9 @@ class _OpenShard:
         """Of each ``[low, low + 2^bits)``, ascending: which it is, and the entries in it."""
         owners, found = [], []
         for begin, end, entries in self._around(low, bits):
-            if not len(entries):
-                continue
-            begins = low[begin:end]
-            # Most of many are nowhere, which the first entry that is not below tells; only the others have an end.
-            there, left = _first_ones(entries, begins, 1 << bits)
-            counts = np.searchsorted(entries, begins[there] + (1 << bits)) - left
-            which = np.repeat(begin + there, counts)
+            left = np.searchsorted(entries, low[begin:end])
+            counts = np.searchsorted(entries, low[begin:end] + (1 << bits)) - left
+            which = np.repeat(np.arange(begin, end), counts)
             # For each hit its place in `entries`: the left end of its range, and on.
             within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
             owners.append(which)
@@ -223,14 +219,6 @@ class _OpenShard:
 
     def _wrong(self) -> FormatError:
         return FormatError("a file of the index is not as indexes are written", file=self.file.path, hint="rebuild it")
-
-
-def _first_ones(entries: I64, low: I64, width: int) -> tuple[Indices, Indices]:
-    """Which of ``[low, low + width)``, ascending, hold an entry, and where the first one is."""
-    left = np.searchsorted(entries, low)
-    first = entries[np.minimum(left, len(entries) - 1)]
-    there = np.flatnonzero((first >= low) & (first < low + width))
-    return there, left[there]
 
 
 def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
