@@ -183,9 +183,9 @@ def test_what_is_found_is_told_of_the_requirement(shop: Shop) -> None:
     assert column["in_clear"]["Bloom filter"] == 1
     assert column["candidates_per_second"] > 1000
     assert 300 < column["values_in_filter"] < 500
-    first = told["findings"][0]
-    assert (first["severity"], first["times"] > 0) == ("critical", True)
-    assert sum(one["times"] for one in told["findings"]) == sum(told["looked_at"]["findings"].values())
+    first = told["rules"][0]
+    assert (first["severity"], first["findings"] > 0) == ("critical", True)
+    assert sum(one["findings"] for one in told["rules"]) == sum(told["looked_at"]["findings"].values())
 
 
 def leftover(shop: Shop) -> None:

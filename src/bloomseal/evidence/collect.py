@@ -36,11 +36,9 @@ from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
-from .columns import Look
+from .columns import Look, leaks_of
 from .destruction import Certificate
-from .keys import KeyVersionFacts, key_versions
-from .leaks import leaks_of
-from .versions import ask
+from .keys import KeyVersionFacts, at_kms, key_versions
 
 if TYPE_CHECKING:
     from ..keytools.kms.calls import KmsCalls
@@ -181,7 +179,7 @@ def gather(
         "tool": {"name": "bloomseal", "version": __version__},
         "by": {"user": user_name(), "host": host_name()},
         "looked_at": {"paths": list(paths), "kms": kms and kms.name, **seen.summary()},
-        "findings": seen.findings(),
+        "rules": [one.to_dict() for one in report.by_rule()],
         "keys": [one.to_dict() for one in seen.versions],
         "columns": seen.columns(leaks),
         "rotations": [one.to_dict() for one in rotations],
@@ -204,7 +202,7 @@ def _seen(report: Report, policies: Policies, kms: KmsCalls | None, now: datetim
     named = set(report.inventory["table"].unique().to_pylist())
     tables = [one for one in policies.tables if one.name in named] or policies.tables
     uses = uses_of(report.inventory)
-    versions = key_versions(uses, *_key_policies(tables), lambda key, seen: ask(kms, key, seen), now)
+    versions = key_versions(uses, *_key_policies(tables), lambda key, seen: at_kms(kms, key, seen), now)
     broken = unreadable(report.inventory)
     unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
     return Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])

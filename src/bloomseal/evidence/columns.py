@@ -1,26 +1,42 @@
-"""The columns that a bundle speaks of, and the requirements that the policy puts them under, with what was seen."""
+"""The columns that a bundle speaks of, with what was seen: how files protect them, by which keys, what anybody can read
+of them, and the requirements that the policy puts them under.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..audit.facts.exposure import ALL_FILES, FILTER, HIDDEN, MARKS, exposures
 from ..audit.facts.policies import Policies
 from ..audit.facts.uses import FOOTER, Use, columns_of, looked_into
+from ..audit.leaks import Pace, pace
 from ..audit.report import Report
 from ..audit.rules.findings import Finding
 from ..core.cached import cached_property
 from ..core.columns import covers
+from ..core.errors import BloomsealError
+from ..core.storage.ref import FileRef
 from ..policy import TablePolicy
 from .keys import KeyVersionFacts
-from .leaks import NO_LEAK
 
-__all__ = ["Look"]
+__all__ = ["Look", "leaks_of"]
+
+_SAMPLES: Final = 3
+_NO_LEAK: Final[dict[str, Any]] = {
+    "seen_in": 0,
+    "in_clear": {},
+    "unseen": 0,
+    "example": None,
+    "values_in_filter": None,
+    "candidates_per_second": None,
+}
+"""Of a column that no file has."""
 
 Place = tuple[str | None, str]
 """Table and column."""
@@ -57,24 +73,6 @@ class Look:
             "findings": report.counts(),
         }
 
-    def findings(self) -> list[dict[str, Any]]:
-        """Each rule at each severity, worst first: how often, and its first place."""
-        listed = self.report.findings
-        count = Counter((one.severity, one.rule.id) for one in listed)
-        first = {(one.severity, one.rule.id): one for one in reversed(listed)}
-        return [
-            {
-                "rule": one.rule.id,
-                "name": one.rule.name,
-                "severity": one.severity.label,
-                "times": count[place],
-                "file": one.file,
-                "column": one.column,
-                "message": one.message,
-            }
-            for place, one in sorted(first.items(), key=lambda item: (-item[0][0], item[0][1]))
-        ]
-
     def columns(self, leaks: Mapping[Place, dict[str, Any]]) -> list[dict[str, Any]]:
         """Every column that was seen, or that is under a requirement: how files protect it, by which keys, what was
         found, and what anybody can read (`leaks_of`). Those under a requirement come first.
@@ -94,7 +92,7 @@ class Look:
                 "files": self._seen.get(place, {}),
                 "keys": keys[place],
                 "findings": dict(sorted(found.get(place, Counter()).items())),
-                **leaks.get(place, NO_LEAK),
+                **leaks.get(place, _NO_LEAK),
             }
             for place in sorted({*self._seen, *required}, key=lambda one: (one not in required, one[0] or "", one[1]))
         ]
@@ -184,3 +182,46 @@ class Look:
 
 def _same(one: str, other: str) -> bool:
     return covers(one, other) or covers(other, one)
+
+
+def leaks_of(inventory: pa.Table, refs: Callable[[str], FileRef], keys: Any = None) -> dict[Place, dict[str, Any]]:
+    """Table and column → in how many files it is, in how many of them what stands in clear, and how many nobody could
+    look into. Where a filter does, an example: about how many values are in its file's filters, and for how many
+    candidates a second they answer, both rounded to two digits.
+
+    Args:
+        refs: a file's path → where it is.
+        keys: only to find filters in clear of which an encrypted footer tells.
+    """
+    names = inventory["file"].unify_dictionaries().combine_chunks().dictionary if inventory.num_rows else []
+    told = {}
+    for place, marks in exposures(inventory).items():
+        some = sorted(names[int(one)].as_py() for one in marks.get(FILTER, ())[:_SAMPLES])
+        example, paced = _paced(some, place[1], refs, keys)
+        told[place] = {
+            "seen_in": len(marks[ALL_FILES]),
+            "in_clear": {mark: len(marks[mark]) for mark in sorted(marks.keys() & set(MARKS))},
+            "unseen": len(marks.get(HIDDEN, ())),
+            "example": example,
+            "values_in_filter": None if paced is None else _rounded(paced.values),
+            "candidates_per_second": None if paced is None else _rounded(paced.per_second),
+        }
+    return told
+
+
+def _paced(
+    files: Sequence[str], column: str, refs: Callable[[str], FileRef], keys: Any
+) -> tuple[str | None, Pace | None]:
+    for name in files:
+        ref = refs(name)
+        try:
+            found = pace(ref.path, column, keys=keys, filesystem=ref.filesystem)
+        except BloomsealError:
+            continue
+        if found is not None:
+            return name, found
+    return None, None
+
+
+def _rounded(number: float) -> int:
+    return int(float(f"{number:.2g}"))

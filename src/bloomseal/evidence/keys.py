@@ -5,18 +5,20 @@ States and periods are those of NIST SP 800-57 Part 1 (Revision 5): sections 7 (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from ..audit.facts.uses import FOOTER, Use, total
 from ..core.cached import cached_property
-from ..keytools.kms_protocols import VersionFacts
+from ..core.errors import BloomsealError
+from ..keytools import KmsAccessError, Problem
+from ..keytools.kms.calls import KmsCalls
+from ..keytools.kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from ..policy import KeyPolicy
-from .versions import KeyAtKms
 
-__all__ = ["UNKNOWN", "KeyVersionFacts", "key_versions"]
+__all__ = ["KeyVersionFacts", "at_kms", "key_versions"]
 
 PRE_ACTIVATION: Final = "pre-activation"
 ACTIVE: Final = "active"
@@ -26,6 +28,22 @@ COMPROMISED: Final = "compromised"
 DESTROYED: Final = "destroyed"
 UNKNOWN: Final = "unknown"
 _UNUSABLE: Final = (SUSPENDED, COMPROMISED, DESTROYED)
+
+
+@dataclass(frozen=True)
+class KeyAtKms:
+    """One master key.
+
+    Attributes:
+        current: the version that wraps now.
+        versions: what is known of each version that the KMS tells or files name, in order of their numbers; of the key
+            itself under None, where its KMS counts no versions.
+        problem: why it was not asked, or did not answer.
+    """
+
+    current: str | None
+    versions: Mapping[str | None, VersionFacts]
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +207,31 @@ _TOLD: Final = (
     "master_key", "version", "current", "state", "kms_state", "bits", "created", "activation", "originator_usage_ends",
     "recipient_usage_ends", "expiry", "findings", "files", "newest_file",
 )  # fmt: skip
+
+
+def at_kms(kms: KmsCalls | None, master_key: str, named: Iterable[str]) -> KeyAtKms:
+    """What the KMS tells of a master key. Never raises.
+
+    Args:
+        kms: None where there is none.
+        named: versions that files are under.
+    """
+    told, state, problem = MasterKeyFacts(master_key), None, None if kms is not None else "no KMS was at hand"
+    try:
+        told = told if kms is None else kms.describe(master_key)
+    except BloomsealError as error:
+        problem = error.what
+        kind = error.problem if isinstance(error, KmsAccessError) else None
+        state = KeyState(kind) if kind in (Problem.DISABLED, Problem.DESTROYED) else None
+    alone = VersionFacts("", False, created=told.rotated or told.created, state=told.state)
+    known = {name: VersionFacts(name, False, state=state) for name in named}
+    if told.current is not None:
+        known[told.current] = replace(alone, version=told.current)
+    known |= {one.version: one for one in told.versions or () if one.state is not None}
+    if not known and told.state is not None:
+        return KeyAtKms(None, {None: alone})
+    order = sorted(known, key=lambda name: (not name.isdigit(), len(name), name))
+    return KeyAtKms(told.current, {name: known[name] for name in order}, problem)
 
 
 def key_versions(

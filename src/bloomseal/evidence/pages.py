@@ -32,9 +32,9 @@ _INDEX: Final = (
 the bundle is as its signers left it.</p>
 <h2>Findings</h2>
 <p>{% for severity, count in told.looked_at.findings.items() %}{{ count }} {{ severity }}{{ ", " if not loop.last }}{% endfor %}: <a href="audit.html">audit.html</a> has all of them.</p>
-{% if told.findings %}<div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Times</th><th>First</th></tr></thead><tbody>
-{% for f in told.findings %}<tr><td data-name="Severity"><span class="{{ "open" if f.severity in ("info", "warning") else "bad" }}">{{ f.severity }}</span></td><td data-name="Rule">{{ f.rule }} {{ f.name }}</td><td data-name="Times">{{ f.times }}</td>
-<td data-name="First">{{ f.file or "" }}{% if f.column %}, column {{ f.column }}{% endif %}: {{ f.message }}</td></tr>
+{% if told.rules %}<div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Findings</th><th>Such as</th></tr></thead><tbody>
+{% for f in told.rules %}<tr><td data-name="Severity"><span class="{{ "open" if f.severity in ("info", "warning") else "bad" }}">{{ f.severity }}</span></td><td data-name="Rule">{{ f.rule }} {{ f.name }}</td><td data-name="Findings">{{ f.findings }}</td>
+<td data-name="Such as">{{ f.such_as.file or "" }}{% if f.such_as.column %}, column {{ f.such_as.column }}{% endif %}: {{ f.such_as.message }}</td></tr>
 {% endfor %}</tbody></table></div>{% endif %}
 <h2 id="unseen">Not seen</h2>
 {% if told.looked_at.unseen %}<ul>{% for text in told.looked_at.unseen %}<li class="bad">{{ text }}</li>{% endfor %}</ul>

@@ -264,12 +264,17 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
         ],
         title="Evidence",
     )
-    if told["findings"]:
+    if told["rules"]:
         table(
-            ["severity", "rule", "times", "first"],
+            ["severity", "rule", "findings", "such as"],
             [
-                (f["severity"], f"{f['rule']} {f['name']}", f["times"], f["file"] or f["message"])
-                for f in told["findings"]
+                (
+                    f["severity"],
+                    f"{f['rule']} {f['name']}",
+                    f["findings"],
+                    f["such_as"]["file"] or f["such_as"]["message"],
+                )
+                for f in told["rules"]
             ],
         )
     for text in looked["unseen"]:
