@@ -76,16 +76,11 @@ class Changes:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            **{
-                name: getattr(self, name)
-                for name in ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
-            },
+        return asdict(self) | {
             "needed": [
                 {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
             ],
             "retired": [{"master_key": key, "version": version} for key, version in self.retired],
-            "keys": [asdict(key) for key in self.keys],
         }
 
 

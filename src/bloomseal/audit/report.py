@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from .._version import __version__
 from ..notebook import ShownInNotebooks
+from ..storage.discovery.kinds import FileKind
 from .facts.auditor import AnyPath, Auditor, AuditorOptions
 from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
@@ -219,10 +220,8 @@ def judged(
         look_at_indexes(files, places, policies, with_keys=with_keys),
     )
     unseen, hidden = _unseen(facts), []
-    if places.dead:
-        hidden.append(
-            f"the keys of Parquet files in a table's folder that no live version names ({len(places.dead)} files)"
-        )
+    if dead := sum(one.kind is FileKind.DEAD for one in places.outside):
+        hidden.append(f"the keys of Parquet files in a table's folder that no live version names ({dead} files)")
     if policies.dated and not with_keys:
         hidden.append("the ages of master keys, which the policy limits and only their KMS tells")
     hidden += places.untold

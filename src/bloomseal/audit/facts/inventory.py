@@ -6,7 +6,7 @@ A file whose column chunks can't be seen has one row, without row group and colu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, Unpack
 
@@ -22,81 +22,78 @@ __all__ = ["SCHEMA", "inventory", "to_table"]
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
+_Columns = dict[str, tuple[pa.DataType, str]]
+"""The inventory's columns, and which fact each is; none for those that are made apart."""
 
-SCHEMA: Final = pa.schema(
-    {
-        # the file
-        "file": _WORDS,
-        "table": _WORDS,
-        "file_size": pa.int64(),
-        "file_modified": _MOMENT,
-        "created_by": _WORDS,
-        "footer": _WORDS,
-        "footer_verified": pa.bool_(),
-        "algorithm": _WORDS,
-        "aad_prefix": _WORDS,
-        "aad_prefix_text": _WORDS,
-        "file_id": _WORDS,
-        "error": _WORDS,
-        # the footer's key
-        "footer_material": _WORDS,
-        "footer_key_id": _WORDS,
-        "footer_data_key": _WORDS,
-        "footer_key_bits": pa.int16(),
-        "footer_master_key": _WORDS,
-        "footer_key_version": _WORDS,
-        "footer_key_state": _WORDS,
-        "footer_version_since": _MOMENT,
-        "footer_current_version": _WORDS,
-        "footer_kek_id": _WORDS,
-        "footer_kek_since": _MOMENT,
-        "footer_kms_url": _WORDS,
-        "footer_key_problem": _WORDS,
-        # the column chunk
-        "row_group": pa.int32(),
-        "column": _WORDS,
-        "type": _WORDS,
-        "protection": _WORDS,
-        "values": pa.int64(),
-        "bytes": pa.int64(),
-        "in_clear": pa.list_(pa.string()),
-        "column_index": _WORDS,
-        "offset_index": _WORDS,
-        "chunk_error": pa.string(),
-        # its key
-        "material": _WORDS,
-        "key_id": _WORDS,
-        "data_key": _WORDS,
-        "key_bits": pa.int16(),
-        "master_key": _WORDS,
-        "key_version": _WORDS,
-        "key_state": _WORDS,
-        "version_since": _MOMENT,
-        "current_version": _WORDS,
-        "kek_id": _WORDS,
-        "kek_since": _MOMENT,
-        "key_problem": _WORDS,
-        "modules": pa.int64(),
-        "modules_counted": pa.bool_(),
-        "key_modules": pa.int64(),
-        # its filter
-        "filter": _WORDS,
-        "filter_offset": pa.int64(),
-        "filter_length": pa.int64(),
-        "filter_bytes": pa.int64(),
-        "filter_authentic": pa.bool_(),
-        "filter_fill": pa.float64(),
-        "filter_fpp": pa.float64(),
-        "filter_ndv": pa.int64(),
-        "filter_empty": pa.bool_(),
-        "filter_kind": _WORDS,
-        "filter_error": pa.string(),
-        "filter_asked": pa.int64(),
-        "filter_denied": pa.int64(),
-        "filter_unasked": _WORDS,
-    },
-    metadata={"bloomseal.inventory": "1"},
-)
+_FILE: Final[_Columns] = {
+    "file": (_WORDS, "path"),
+    "table": (_WORDS, ""),
+    "file_size": (pa.int64(), "size"),
+    "file_modified": (_MOMENT, "modified"),
+    "created_by": (_WORDS, "created_by"),
+    "footer": (_WORDS, "footer"),
+    "footer_verified": (pa.bool_(), "footer_verified"),
+    "algorithm": (_WORDS, "algorithm"),
+    "aad_prefix": (_WORDS, "aad_prefix"),
+    "aad_prefix_text": (_WORDS, "aad_prefix_text"),
+    "file_id": (_WORDS, "file_id"),
+    "error": (_WORDS, "error"),
+}
+_KEY: Final[_Columns] = {
+    "material": (_WORDS, "material"),
+    "key_id": (_WORDS, "key_id"),
+    "data_key": (_WORDS, "data_key"),
+    "key_bits": (pa.int16(), "bits"),
+    "master_key": (_WORDS, "master_key"),
+    "key_version": (_WORDS, "version"),
+    "key_state": (_WORDS, "state"),
+    "version_since": (_MOMENT, "version_since"),
+    "current_version": (_WORDS, "current"),
+    "kek_id": (_WORDS, "kek_id"),
+    "kek_since": (_MOMENT, ""),
+    "kms_url": (_WORDS, "kms_url"),
+    "key_problem": (_WORDS, "problem"),
+}
+_FOOTER_KEY: Final = {f"footer_{name}": column for name, column in _KEY.items()}
+_COLUMN_KEY: Final = {name: column for name, column in _KEY.items() if name != "kms_url"}
+_CHUNK: Final[_Columns] = {
+    "row_group": (pa.int32(), "row_group"),
+    "column": (_WORDS, ""),
+    "type": (_WORDS, ""),
+    "protection": (_WORDS, ""),
+    "values": (pa.int64(), "values"),
+    "bytes": (pa.int64(), "size"),
+    "in_clear": (pa.list_(pa.string()), ""),
+    "column_index": (_WORDS, ""),
+    "offset_index": (_WORDS, ""),
+    "chunk_error": (pa.string(), "error"),
+}
+_SEALED: Final[_Columns] = {
+    "modules": (pa.int64(), "modules"),
+    "modules_counted": (pa.bool_(), "pages_counted"),
+    "key_modules": (pa.int64(), ""),
+}
+_PLACE: Final[_Columns] = {
+    "filter": (_WORDS, ""),
+    "filter_offset": (pa.int64(), "filter_offset"),
+    "filter_length": (pa.int64(), "filter_length"),
+}
+_BLOOM: Final[_Columns] = {
+    "filter_bytes": (pa.int64(), "num_bytes"),
+    "filter_authentic": (pa.bool_(), "authentic"),
+    "filter_fill": (pa.float64(), "fill"),
+    "filter_fpp": (pa.float64(), "fpp"),
+    "filter_ndv": (pa.int64(), "ndv"),
+    "filter_empty": (pa.bool_(), "empty"),
+    "filter_kind": (_WORDS, "kind"),
+    "filter_error": (pa.string(), "error"),
+    "filter_asked": (pa.int64(), "values"),
+    "filter_denied": (pa.int64(), "denied"),
+    "filter_unasked": (_WORDS, "unasked"),
+}
+_ALL: Final = _FILE | _FOOTER_KEY | _CHUNK | _COLUMN_KEY | _SEALED | _PLACE | _BLOOM
+
+SCHEMA: Final = pa.schema({name: kind for name, (kind, _) in _ALL.items()}, metadata={"bloomseal.inventory": "1"})
 """The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what
 all files seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how
 many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called
@@ -137,29 +134,27 @@ def inventory(
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
     """Facts as a table of `SCHEMA`."""
     files = sorted(files, key=lambda facts: facts.path)
-    since = _kek_since(files)
-    per_file = {name: [getattr(facts, fact) for facts in files] for name, fact in _FILE_COLUMNS.items()}
-    per_file["table"] = [policy.name if policies and (policy := policies.of(facts.path)) else None for facts in files]
-    footers = _of_keys([facts.keys[1] if len(facts.keys) > 1 else None for facts in files], since)
-    per_file |= {f"footer_{name}": values for name, values in footers.items()}
+    footers = [facts.keys[1] if len(facts.keys) > 1 else None for facts in files]
     file_of, keys, key_of, leaves, leaf_of = _indexes(files)
-    per_key = _of_keys(keys, since)
-    del per_key["kms_url"]
     chunks = [chunk for facts in files for chunk in (facts.chunks or (None,))]
     sealed = [chunk if chunk is not None and chunk.protection else None for chunk in chunks]
     blooms = [None if chunk is None else chunk.bloom for chunk in chunks]
     columns: dict[str, pa.Array] = {}
-    for values, index in ((per_file, file_of), (per_key, key_of), (leaves, leaf_of)):
-        taken = pa.array(index, pa.int32())
-        for name, entries in values.items():
-            columns[name] = _spread(entries, taken, SCHEMA.field(name).type)
-    of_chunks: tuple[tuple[Sequence[Any], dict[str, str]], ...] = (
-        (chunks, _CHUNK_COLUMNS), (sealed, _SEALED_COLUMNS), (blooms, _BLOOM_COLUMNS)
+    of_rows: tuple[tuple[_Columns, Sequence[object], pa.Array | None], ...] = (
+        (_FILE, files, file_of), (_FOOTER_KEY, footers, file_of), (_COLUMN_KEY, keys, key_of),
+        (_CHUNK, chunks, None), (_SEALED, sealed, None), (_PLACE, chunks, None), (_BLOOM, blooms, None),
     )  # fmt: skip
-    for ones, facts_of in of_chunks:
-        for name, fact in facts_of.items():
-            told, kind = [None if one is None else getattr(one, fact) for one in ones], SCHEMA.field(name).type
-            columns[name] = _encoded(told) if kind == _WORDS else pa.array(told, kind)
+    for named, ones, index in of_rows:
+        for name, (kind, fact) in named.items():
+            if fact:
+                columns[name] = _array([None if one is None else getattr(one, fact) for one in ones], kind, index)
+    tables = [policy.name if policies and (policy := policies.of(facts.path)) else None for facts in files]
+    columns["table"] = _array(tables, _WORDS, file_of)
+    since = _kek_since(files)
+    for name, some, index in (("footer_kek_since", footers, file_of), ("kek_since", keys, key_of)):
+        columns[name] = _array([since.get(key.kek_id or "") if key else None for key in some], _MOMENT, index)
+    for place, name in enumerate(("column", "type")):
+        columns[name] = _array([leaf[place] for leaf in leaves], _WORDS, leaf_of)
     for name, words in (("protection", PROTECTIONS), ("filter", SEEN), ("column_index", SEEN), ("offset_index", SEEN)):
         index = pa.array([None if chunk is None else getattr(chunk, name) for chunk in chunks], pa.int32())
         columns[name] = pa.DictionaryArray.from_arrays(index, pa.array(words))
@@ -168,44 +163,9 @@ def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-_FILE_COLUMNS: Final = {
-    "file": "path", "file_size": "size", "file_modified": "modified",
-    **{name: name for name in ("created_by", "footer", "footer_verified", "algorithm", "aad_prefix", "aad_prefix_text", "file_id", "error")},
-}  # fmt: skip
-_KEY_COLUMNS: Final = {
-    "key_bits": "bits", "key_version": "version", "key_state": "state", "current_version": "current", "key_problem": "problem",
-    **{name: name for name in ("material", "key_id", "data_key", "master_key", "version_since", "kek_id", "kms_url")},
-}  # fmt: skip
-_CHUNK_COLUMNS: Final = {
-    "row_group": "row_group", "values": "values", "bytes": "size", "chunk_error": "error",
-    "filter_offset": "filter_offset", "filter_length": "filter_length",
-}  # fmt: skip
-_SEALED_COLUMNS: Final = {"modules": "modules", "modules_counted": "pages_counted"}
-"""The inventory's columns, and which fact each is."""
-_BLOOM_COLUMNS: Final = {
-    "filter_bytes": "num_bytes",
-    "filter_authentic": "authentic",
-    "filter_fill": "fill",
-    "filter_fpp": "fpp",
-    "filter_ndv": "ndv",
-    "filter_empty": "empty",
-    "filter_kind": "kind",
-    "filter_error": "error",
-    "filter_asked": "values",
-    "filter_denied": "denied",
-    "filter_unasked": "unasked",
-}
-
-
-def _of_keys(keys: Sequence[KeyFacts | None], since: dict[str, datetime]) -> dict[str, list[Any]]:
-    found = {name: [None if key is None else getattr(key, fact) for key in keys] for name, fact in _KEY_COLUMNS.items()}
-    found["kek_since"] = [since.get(key.kek_id) if key is not None and key.kek_id else None for key in keys]
-    return found
-
-
 def _indexes(
     files: Sequence[FileFacts],
-) -> tuple[list[int], list[KeyFacts], list[int | None], dict[str, list[str]], list[int | None]]:
+) -> tuple[pa.Array, list[KeyFacts], pa.Array, list[tuple[str, str]], pa.Array]:
     """Per row: its file, its key among all keys, its column among all columns."""
     file_of: list[int] = []
     keys: list[KeyFacts] = []
@@ -216,27 +176,21 @@ def _indexes(
         base = len(keys)
         keys.extend(facts.keys)
         local = [leaves.setdefault(leaf, len(leaves)) for leaf in facts.leaves]
-        if not facts.chunks:
-            file_of.append(number)
-            key_of.append(None)
-            leaf_of.append(None)
-            continue
-        file_of.extend([number] * len(facts.chunks))
-        key_of.extend([base + chunk.key if chunk.key else None for chunk in facts.chunks])
-        leaf_of.extend([local[chunk.leaf] for chunk in facts.chunks])
-    named = {"column": [name for name, _ in leaves], "type": [kind for _, kind in leaves]}
-    return file_of, keys, key_of, named, leaf_of
+        rows = facts.chunks or (None,)
+        file_of.extend([number] * len(rows))
+        key_of.extend([base + chunk.key if chunk is not None and chunk.key else None for chunk in rows])
+        leaf_of.extend([local[chunk.leaf] if chunk is not None else None for chunk in rows])
+    of_file, of_key, of_leaf = (pa.array(index, pa.int32()) for index in (file_of, key_of, leaf_of))
+    return of_file, keys, of_key, list(leaves), of_leaf
 
 
-def _spread(entries: list[Any], index: pa.Array, kind: pa.DataType) -> pa.Array:
+def _array(entries: list[Any], kind: pa.DataType, index: pa.Array | None) -> pa.Array:
+    """The entries, spread over rows where there is an index."""
     if kind != _WORDS:
-        return pa.array(entries, kind).take(index)
-    encoded = _encoded(entries)
-    return pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
-
-
-def _encoded(entries: Iterable[str | None]) -> pa.DictionaryArray:
-    return pa.array(list(entries), pa.string()).dictionary_encode()
+        made = pa.array(entries, kind)
+        return made if index is None else made.take(index)
+    encoded = pa.array(entries, pa.string()).dictionary_encode()
+    return encoded if index is None else pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
 
 
 def _in_clear(bits: list[int]) -> pa.Array:

@@ -57,9 +57,8 @@ class Places:
         gone: files that were listed, and gone before anybody could look at them.
         versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are
-            looked at only with `history`.
-        outside: files that no reader takes: dead and hidden Parquet files, and temporary files, whole or not.
+        outside: files that no reader takes: Parquet files that are hidden, or dead, which no current version of a table
+            names, and temporary files, whole or not. The keys of the former are looked at only with `history`.
         unread: files that are neither data nor a table's metadata, into which nobody looked.
         named: place that was given → folders and files in it whose own names have ``=`` in them.
         untold: what of a table's log could not be read, where nobody asked for its history, in words.
@@ -78,7 +77,6 @@ class Places:
     unread: list[str] = field(default_factory=list)
     versions: int = 0
     missing: list[str] = field(default_factory=list)
-    dead: list[str] = field(default_factory=list)
     outside: list[FoundFile] = field(default_factory=list)
     named: dict[str, list[str]] = field(default_factory=dict)
     untold: list[str] = field(default_factory=list)
@@ -165,7 +163,6 @@ def _add(ref: FileRef, places: Places, seen: _SeenFiles, history: bool) -> None:
     places.outside += [one for one in [*found.others, *found.begun] if _is_text(one.ref.path) and one not in indexes]
     places.unread += [_shown(path) for path in found.unread]
     places.named[ref.path] = found.named
-    places.dead += [one.ref.path for one in found.others if one.kind is FileKind.DEAD]
     places.gone += found.gone
     places.sidecars += found.sidecars
     places.missing += found.missing
