@@ -102,11 +102,7 @@ class LocalKeyCalls:
         Raises:
             KeyAccessError: refused, unreachable, or an answer of another length.
         """
-
-        def call() -> bytes:
-            return self._client.open_local_key(encrypted_key, master_key, version)
-
-        key = self._calls.ask(call, master_key, "unwraps")
+        key = self._calls.ask("unwraps", master_key, self._client.open_local_key, encrypted_key, master_key, version)
         if not isinstance(key, bytes | bytearray) or len(key) != len(encrypted_key):
             raise KmsAccessError.because(
                 Problem.INVALID, master_key, self._calls.name, detail="it returned no key of the right length"
@@ -134,7 +130,7 @@ class LocalKeyCalls:
         Raises:
             KeyAccessError: refused, unreachable, or no number.
         """
-        version = self._calls.ask(lambda: self._client.newest_version(master_key), master_key, "checks")
+        version = self._calls.ask("checks", master_key, self._client.newest_version, master_key)
         if not isinstance(version, int) or version < 0:
             raise KmsAccessError.because(Problem.INVALID, master_key, self._calls.name, detail="it returned no version")
         return version

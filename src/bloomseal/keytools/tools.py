@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from ..core.keys.access import shown
 from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ..core.keys.pins import Pins
 from ..core.keys.protocols import KeyDescription, KmsClient
-from ..core.keys.retriever import Unwrap, data_key
+from ..core.keys.retriever import Unwrap
 from ..core.limits import MAX_GCM_SEALS
 from ..core.storage.ref import FileRef
 from .cache import Cache
@@ -120,14 +121,8 @@ class KeyTools:
     @property
     def counters(self) -> Counters:
         """Calls so far, over all clients; a snapshot."""
-        total = Counters(hits=self._unwrapped.hits + self._fresh.keks.hits)
-        for calls in self.all_calls:
-            one = calls.counters
-            total = Counters(
-                **{name: value + getattr(one, name) for name, value in total.to_dict().items() if name != "slowest"},
-                slowest=max(total.slowest, one.slowest),
-            )
-        return total
+        hits = Counters(hits=self._unwrapped.hits + self._fresh.keks.hits)
+        return sum((calls.counters for calls in self.all_calls), hits)
 
     def for_file(self, ref: FileRef, *, writing: bool = False) -> ToolsFileKeys:  # noqa: ARG002
         """The keys of one file; costs nothing until one is asked for."""
@@ -189,18 +184,6 @@ class KeyTools:
             hint=Hint.KMS_OF_FILE,
         )
 
-    def data_key(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
-        """The data key that `material` holds, through its KEK where there is one.
-
-        Raises:
-            KeyAccessError: see `Problem`; or broken material.
-        """
-        return data_key(material, self.unwrapper(calls))
-
-    def unwrapper(self, calls: KmsCalls) -> Unwrap:
-        """As `unwrap`, by these calls."""
-        return lambda wrapped, master_key: self.unwrap(wrapped, master_key, calls)
-
     def unwrap(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
         """What the KMS has wrapped, from the cache where it is there.
 
@@ -259,14 +242,12 @@ class ToolsFileKeys(MaterialBeside):
     def __init__(self, tools: KeyTools, ref: FileRef) -> None:
         super().__init__(ref)
         self._tools = tools
-        self._calls = tools._kms
         self._counters: list[SealCounter] = []
         self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
 
     def unwrapper(self, url: str | None) -> Unwrap:
         """The KMS that the file names, of those that the caller allows."""
-        self._calls = self._tools.calls_for(url)
-        return self._tools.unwrapper(self._calls)
+        return functools.partial(self._tools.unwrap, calls=self._tools.calls_for(url))
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """As `KeyRetriever.retrieve_key`.

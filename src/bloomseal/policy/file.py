@@ -40,6 +40,8 @@ _SETTINGS: Final = {
     "seal_limit": int,
     "store_aad_prefix": bool,
 }
+_FILTER: Final = {"fpp": (float, int), "ndv": int, "num_bytes": int, "hide_size": bool, "max_bytes": int}
+_INDEX: Final = {"false_places": (float, int), "pad": bool, "max_keys": int, "purge_days": int}
 
 
 class Policy:
@@ -185,16 +187,13 @@ def _index(entry: _Reader) -> IndexPolicy | None:
     if not isinstance(wanted, dict):
         return IndexPolicy() if wanted else None
     inner = _Reader(wanted, f"{entry.where}.index")
-    places = float(inner.take("false_places", (float, int), IndexPolicy.false_places))
-    pad = inner.take("pad", bool, IndexPolicy.pad)
-    most = inner.take("max_keys", int, None)
-    purge = inner.take("purge_days", int, None)
+    index = IndexPolicy(**inner.some(_INDEX))
     inner.done()
-    if not 0 < places < 1:
+    if not 0 < index.false_places < 1:
         raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
-    if most is not None and most < 1:
+    if index.max_keys is not None and index.max_keys < 1:
         raise PolicyError(f"{inner.where}: max_keys is a number of values", hint="max_keys = 100000")
-    return IndexPolicy(places, pad, most, purge)
+    return index
 
 
 def _filter(entry: _Reader) -> FilterSpec | None:
@@ -204,16 +203,10 @@ def _filter(entry: _Reader) -> FilterSpec | None:
     if not isinstance(wanted, dict):
         return FilterSpec() if wanted else None
     inner = _Reader(wanted, f"{entry.where}.filter")
-    given = {
-        "fpp": inner.take("fpp", (float, int), None),
-        "ndv": inner.take("ndv", int, None),
-        "num_bytes": inner.take("num_bytes", int, None),
-        "hide_size": inner.take("hide_size", bool, None),
-        "max_bytes": inner.take("max_bytes", int, None),
-    }
+    given = inner.some(_FILTER)
     inner.done()
     try:
-        return FilterSpec(**{name: value for name, value in given.items() if value is not None})
+        return FilterSpec(**given)
     except BloomsealError as error:
         raise PolicyError(f"{inner.where}: {error.what}", hint=error.hint) from None
 
@@ -243,6 +236,11 @@ class _Reader:
         if value == "":
             raise PolicyError(f"{self.where}: {name} is empty", hint="leave it out")
         return value
+
+    def some(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """Of these entries, by name and kind, those that are there."""
+        self._known += kinds
+        return {name: self.take(name, kind) for name, kind in kinds.items() if name in self._rest}
 
     def strings(self, name: str) -> tuple[str, ...]:
         values = self.take(name, list, [])
@@ -276,8 +274,7 @@ class _Reader:
     def settings(self) -> dict[str, Any]:
         """The settings that defaults and tables share, as `TablePolicy` names them."""
         age = self.days("max_key_age_days")
-        given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
-        self._known += _SETTINGS
+        given = self.some(_SETTINGS)
         if "algorithm" in given:
             if given["algorithm"] not in tuple(Algorithm):
                 raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))

@@ -210,26 +210,27 @@ class TablePolicy:
 
     def master_key(self, column: str) -> str | None:
         """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
-        if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
-            return entry.key
+        if (key := self._entry(column).key) is not None:
+            return key
         return self.footer_key if self.uniform or self.complete else None
 
     def accepted_keys(self, column: str) -> frozenset[str]:
         """The master keys that a column may be under, those of older files too; none where it is to be in plaintext."""
-        if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
+        if (entry := self._entry(column)).key is not None:
             return frozenset({entry.key, *entry.previous_keys})
         under_footer = self.uniform or self.complete
         return frozenset({self.footer_key, *self.previous_footer_keys}) if under_footer else frozenset()
 
     def requirements(self, column: str) -> tuple[str, ...]:
         """What the column, or the group it is in, comes under."""
-        entry = nearest_entry(self.columns, column)
-        return () if entry is None else entry.requirements
+        return self._entry(column).requirements
 
     def sensitivity(self, column: str) -> Sensitivity:
         """The column's, or that of the group it is in; INTERNAL where the policy says nothing."""
-        entry = nearest_entry(self.columns, column)
-        return Sensitivity.INTERNAL if entry is None else entry.sensitivity
+        return self._entry(column).sensitivity
+
+    def _entry(self, column: str) -> ColumnPolicy:
+        return nearest_entry(self.columns, column) or ColumnPolicy()
 
     def at(self, root: str | os.PathLike[str]) -> TablePolicy:
         """The same policy, keys and their cache included, for a table whose folder is `root`."""

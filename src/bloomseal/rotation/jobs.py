@@ -118,7 +118,7 @@ class Rewrap(Job):
 
     def still_good(self, stamp: Mapping[str, Any]) -> bool:
         """Not if a master key has another version now, or none that the KMS would tell."""
-        calls = self._rewrapper.calls_for(None)
+        calls = self._rewrapper.tools.calls
         try:
             return all(self._rewrapper.current_version(name, calls) == version for name, version in stamp.items())
         except KeyAccessError:
@@ -234,10 +234,8 @@ class _OutputJob(Job):
         status = Status.ROTATED if begun else Status.NOTHING
         return FileOutcome(file.name, status, why=self.already, old_size=file.size, new_size=file.size)
 
-    def _place(self, file: DataFile, begun: bool) -> FileRef:
+    def _place(self, file: DataFile) -> FileRef:
         """Where the new file goes, whose folder is there."""
-        if not begun:
-            self.check_free(file)
         target = self.target(file)
         if target != file.ref:
             _make_folder(target)
@@ -279,7 +277,7 @@ class Seal(_OutputJob):
         filters = self.bloom_filters
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
-        target = self._place(file, begun)
+        target = self._place(file)
         before = MaterialStore(target).read()
         report = convert(
             file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
@@ -336,7 +334,7 @@ class Unseal(_OutputJob):
             if begun:
                 MaterialStore(ref).supersede(before)
             return self._made_before(file, begun)
-        target = self._place(file, begun)
+        target = self._place(file)
         report = convert(ref, target, decryption_for(self.decryption, ref), None, None, progress)
         return _converted(file, report, ref, before)
 

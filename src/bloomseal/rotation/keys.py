@@ -6,6 +6,7 @@ a reader would: once per distinct KEK, or per wrapped data key under single wrap
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -13,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.encryption import SecretKey
-from ..core.errors import Hint, KeyAccessError, UsageError
+from ..core.errors import Hint, UsageError
 from ..core.keys.access import KmsAccessError, Problem
-from ..core.keys.material import KeyMaterial, KeyMetadata, material_fields
+from ..core.keys.material import KeyMaterial, material_fields
+from ..core.keys.retriever import data_key
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
@@ -31,7 +33,6 @@ __all__ = [
     "by_policy",
     "key_tools",
     "mapped",
-    "material_of",
     "target_of",
     "with_material",
 ]
@@ -112,10 +113,6 @@ class Rewrapper:
         self._current: Cache[str | None] = Cache(math.inf, denial_lifetime=0)
         self._done: Cache[str] = Cache(math.inf, denial_lifetime=0)
 
-    def calls_for(self, kms_url: str | None) -> KmsCalls:
-        """The KMS that a file's keys are from. Raises KeyAccessError for one that is not allowed."""
-        return self.tools.calls_for(kms_url)
-
     def due(self, material: KeyMaterial, column: str | None, calls: KmsCalls) -> str | None:
         """The master key that is to wrap `material`'s key; None where nothing is to be done.
 
@@ -166,7 +163,7 @@ class Rewrapper:
 
     def unwrap(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
         """The data key."""
-        return self.tools.data_key(material, calls)
+        return data_key(material, functools.partial(self.tools.unwrap, calls=calls))
 
     def _rewrap(self, wrapping: Wrapping, calls: KmsCalls) -> str:
         master_key, old, new = wrapping
@@ -182,20 +179,6 @@ class Rewrapper:
         if tools.unwrap(wrapped, new, calls) != tools.unwrap(old, master_key, calls):
             raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="it wrapped another key")
         return wrapped
-
-
-def material_of(metadata: KeyMetadata, entries: Mapping[str, str]) -> tuple[KeyMaterial, str | None]:
-    """The material, from the key metadata itself or from the entries beside the file, and its text there.
-
-    Raises:
-        KeyAccessError: there is none of that name, or it is broken.
-    """
-    if metadata.material is not None:
-        return metadata.material, None
-    text = entries.get(metadata.reference or "")
-    if text is None:
-        raise KeyAccessError("there is no key material of that name beside the file")
-    return KeyMaterial.from_json(text), text
 
 
 def _wrapped(material: KeyMaterial) -> str:

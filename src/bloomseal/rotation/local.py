@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
 from ..keytools.kms.calls import patient
+from ..keytools.kms.counters import Counters
 from ..keytools.material.store import tidy
 from .files import DataFile, find_files
 from .job import Job, Progress
@@ -65,8 +66,8 @@ def plan(
             progress(done, total)
     told.kms_calls = sum(calls.values())
     asked = _asked(job)
-    answers = asked.get("wraps", 0) + asked.get("unwraps", 0)
-    latency = asked["seconds"] / answers if answers else _KMS_SECONDS
+    answers = asked.wraps + asked.unwraps
+    latency = asked.seconds / answers if answers else _KMS_SECONDS
     moved = told.bytes_to_write + told.bytes_to_copy
     told.seconds = round(moved / _BYTES_PER_SECOND + told.kms_calls * latency, 3)
     return told
@@ -119,7 +120,7 @@ def rotate(
         run.end()
     report = run.report
     report.seconds = round(time.monotonic() - began, 3)
-    report.kms = _asked(job)
+    report.kms = _asked(job).to_dict() if job.tools() else {}
     return report
 
 
@@ -160,9 +161,6 @@ def _default(paths: Paths, job: Job) -> os.PathLike[str]:
     return default_journal(job.operation, _digest(paths, job))
 
 
-def _asked(job: Job) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for tools in job.tools():
-        for name, value in tools.counters.to_dict().items():
-            total[name] = max(total.get(name, 0), value) if name == "slowest" else total.get(name, 0) + value
-    return total
+def _asked(job: Job) -> Counters:
+    """What the KMS was asked so far."""
+    return sum((tools.counters for tools in job.tools()), Counters())

@@ -24,7 +24,7 @@ from ..specs import decryption_for
 from ..storage.places import open_source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of, need_unchanged
-from .keys import Rewrapper, material_of, target_of, with_material
+from .keys import Rewrapper, target_of, with_material
 from .settings import end_of
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ class _One:
         assert footer.crypto is not None  # noqa: S101  # the file is encrypted
         self._walk, self._entries = Walk(self.source, footer, keys), keys.beside()
         self._footer_metadata = KeyMetadata.from_bytes(footer.crypto.footer_key_metadata)
-        self._footer_material, _ = material_of(self._footer_metadata, self._entries)
-        self._calls = self.rewrapper.calls_for(self._footer_material.kms_instance_url)
+        self._footer_material, _ = _material_of(self._footer_metadata, self._entries)
+        self._calls = self.rewrapper.tools.calls_for(self._footer_material.kms_instance_url)
         for held in self._held():
             try:
                 new = self.rewrapper.due(held.material, held.column, self._calls)
@@ -242,7 +242,7 @@ class _One:
             try:
                 metadata = KeyMetadata.from_bytes(key_metadata)
                 named.add(metadata.reference)
-                material, text = material_of(metadata, self._entries)
+                material, text = _material_of(metadata, self._entries)
             except KeyAccessError as error:
                 self._leave(column, error)
                 continue
@@ -330,3 +330,17 @@ class _One:
         for held, material in done:
             if held.column is None and self.rewrapper.unwrap(material, self._calls) != self._walk.keys.footer().key:
                 raise KeyAccessError("the new wrapping of the footer key holds another key")
+
+
+def _material_of(metadata: KeyMetadata, entries: Mapping[str, str]) -> tuple[KeyMaterial, str | None]:
+    """The material, from the key metadata itself or from the entries beside the file, and its text there.
+
+    Raises:
+        KeyAccessError: there is none of that name, or it is broken.
+    """
+    if metadata.material is not None:
+        return metadata.material, None
+    text = entries.get(metadata.reference or "")
+    if text is None:
+        raise KeyAccessError("there is no key material of that name beside the file")
+    return KeyMaterial.from_json(text), text

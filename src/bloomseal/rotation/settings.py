@@ -11,7 +11,6 @@ from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm
 from ..core.errors import FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..core.keys.explicit import ExplicitKeys
-from ..core.keys.material import KeyMetadata
 from ..core.parquet.footer import FooterKind, Peek, peek
 from ..core.parquet.schema import Schema
 from ..core.parquet.walk import Protection, Walk
@@ -25,7 +24,7 @@ from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from ..write.key_metadata import key_metadata_in_use
 from ..write.output_keys import sealed_leaves
-from .keys import Target, key_tools, material_of
+from .keys import Target, key_tools
 
 __all__ = [
     "Decryption",
@@ -218,12 +217,12 @@ def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
 
 def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
     """What the KMS will be asked to open the file."""
-    if tools_or_none(decryption.keys) is None:
+    if (tools := tools_or_none(decryption.keys)) is None:
         return {}
-    entries, calls = walk.keys.beside(), dict[Hashable, int]()
+    keys, calls = tools.for_file(walk.source.ref), dict[Hashable, int]()
     for _, key_metadata in key_metadata_in_use(walk):
         try:
-            material, _ = material_of(KeyMetadata.from_bytes(key_metadata), entries)
+            material = keys.material(key_metadata)
         except KeyAccessError:
             continue
         calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1

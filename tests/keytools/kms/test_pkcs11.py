@@ -84,7 +84,8 @@ def in_another_process(module: str, body: str, **environment: str) -> str:
     `module`.
     """
     code = (
-        "import sys; from bloomseal.keytools import *; from bloomseal.keytools.kms.pkcs11 import Pkcs11Kms\n"
+        "import sys; from bloomseal.keytools import KmsAccessError; from bloomseal.keytools.kms.pkcs11 import Pkcs11Kms\n"
+        "from bloomseal.keytools.kms.registry import client_for\n"
         f"module = {module!r}\n{textwrap.dedent(body)}"
     )
     outer = {name: value for name, value in os.environ.items() if name != PIN_VARIABLE}

@@ -25,7 +25,7 @@ from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.wrapping import unb64
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
-from .common import Diagnosis, VendorKms, is_here, vendor_library
+from .common import Diagnosis, VendorKms, by_status, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 
 __all__ = ["AwsKms", "from_uri"]
@@ -258,10 +258,7 @@ class AwsKms(VendorKms):
         if isinstance(response, dict):
             code = str(response.get("Error", {}).get("Code", ""))
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            otherwise = (
-                Problem.THROTTLED if status == 429 else Problem.UNREACHABLE if status >= 500 else Problem.INVALID
-            )
-            return _PROBLEMS.get(code, otherwise), code or None
+            return _PROBLEMS.get(code, by_status(status)), code or None
         if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
             return Problem.UNREACHABLE, name
         if name in _NO_CREDENTIALS:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ...core.errors import UsageError
 from ...core.keys.access import Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts
-from .common import Diagnosis, VendorKms, is_here, pack, unpack, vendor_library
+from .common import Diagnosis, VendorKms, by_status, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]
 
@@ -121,14 +121,7 @@ class AzureKeyVault(VendorKms):
         if isinstance(status, int):
             if "disabled" in str(getattr(getattr(error, "error", None), "innererror", "")).lower():
                 return Problem.DISABLED, None
-            if status == 404:
-                return Problem.UNKNOWN, None
-            if status in (401, 403):
-                return Problem.DENIED, f"status {status}"
-            if status == 429:
-                return Problem.THROTTLED, f"status {status}"
-            unavailable = status >= 500 or status == 408
-            return Problem.UNREACHABLE if unavailable else Problem.INVALID, f"status {status}"
+            return by_status(status), f"status {status}"
         if bases & {"ClientAuthenticationError", "CredentialUnavailableError"}:
             return Problem.DENIED, "there are no usable credentials"
         if bases & {"ServiceRequestError", "ServiceResponseError"}:

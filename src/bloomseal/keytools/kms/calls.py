@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ...core.encryption import SecretKey
@@ -111,9 +110,7 @@ class KmsCalls:
         Raises:
             KeyAccessError: refused, unreachable, or an answer that is no text.
         """
-        return self._text(
-            self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key), master_key
-        )
+        return self._text(self.ask("wraps", master_key, self.client.wrap_key, key.reveal(), master_key), master_key)
 
     def rewrap(self, wrapped: str, master_key: str, new: str) -> str:
         """What `wrapped` holds, wrapped under master key `new` by a client that is a `RewrappingKms`.
@@ -122,9 +119,7 @@ class KmsCalls:
             KeyAccessError: as `wrap`.
         """
         assert isinstance(self.client, RewrappingKms)  # noqa: S101
-        return self._text(
-            self._call("wraps", self.client.rewrap_key, wrapped, master_key, new, master_key=master_key), new
-        )
+        return self._text(self.ask("wraps", master_key, self.client.rewrap_key, wrapped, master_key, new), new)
 
     def _text(self, wrapped: object, master_key: str) -> str:
         if isinstance(wrapped, bytes | bytearray):
@@ -145,7 +140,7 @@ class KmsCalls:
         Raises:
             KeyAccessError: refused, unreachable, or an answer that is no AES key.
         """
-        key = self._call("unwraps", self.client.unwrap_key, wrapped, master_key, master_key=master_key)
+        key = self.ask("unwraps", master_key, self.client.unwrap_key, wrapped, master_key)
         if isinstance(key, str):
             key = key.encode()  # as pyarrow does
         if not isinstance(key, bytes | bytearray):
@@ -162,7 +157,7 @@ class KmsCalls:
         """
         if not isinstance(self.client, DescribingKms):
             return MasterKeyFacts(master_key)
-        told: object = self._call("checks", self.client.describe, master_key, wrapped, master_key=master_key)
+        told: object = self.ask("checks", master_key, self.client.describe, master_key, wrapped)
         if not isinstance(told, MasterKeyFacts):
             raise self._invalid(master_key, "it returned no MasterKeyFacts")
         return told
@@ -175,21 +170,10 @@ class KmsCalls:
         """
         client, told = self.client, None
         if isinstance(client, DescribingKms):
-            told = self._call("unwraps", client.opened_by, wrapped, master_key, master_key=master_key)
+            told = self.ask("unwraps", master_key, client.opened_by, wrapped, master_key)
         if told is None:
             raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
         return MasterVersion(*told)
-
-    def ask(self, question: Callable[[], T], master_key: str, counter: str | None = None) -> T:
-        """What the client answers to anything else: in time, repeated as other calls are.
-
-        Args:
-            counter: of `Counters`; None: it is not counted.
-
-        Raises:
-            KeyAccessError: refused or unreachable.
-        """
-        return self._call(counter, question, master_key=master_key)
 
     @property
     def name(self) -> str:
@@ -199,7 +183,16 @@ class KmsCalls:
     def _invalid(self, master_key: str, detail: str) -> KmsAccessError:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
-    def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+    def ask(self, counter: str, master_key: str, function: Callable[..., T], *arguments: Any) -> T:
+        """What the client answers: in time, and asked again where that helps.
+
+        Args:
+            counter: the call's name in `Counters`.
+            function: the client's method, for `arguments`.
+
+        Raises:
+            KeyAccessError: refused or unreachable.
+        """
         # Not by tenacity: patience moves the deadline and `give_up` ends a wait, so that its `stop`, `wait` and `sleep`
         # would be these very lines, behind a library that loads asyncio.
         call, attempt = functools.partial(function, *arguments), 0
@@ -232,7 +225,7 @@ class KmsCalls:
     def _wait(self, seconds: float) -> None:
         self._given_up.wait(seconds)
 
-    def _once(self, counter: str | None, function: Callable[[], T], master_key: str, deadline: float) -> T:
+    def _once(self, counter: str, function: Callable[[], T], master_key: str, deadline: float) -> T:
         if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise KmsAccessError.because(
                 Problem.UNREACHABLE, master_key, self.name, detail="too many calls are waiting"
@@ -249,8 +242,7 @@ class KmsCalls:
             # Also when the call is still under way: it was given up, and must not keep others from trying.
             self._slots.release()
             elapsed = time.monotonic() - began
-            if counter is not None:
-                self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
+            self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
         if failure is None:
             self._throttled_since = None
             return outcome.result()
@@ -286,12 +278,9 @@ class KmsCalls:
             problem, detail = Problem.INVALID, f"the client failed with {detail}"
         return KmsAccessError.because(problem, master_key, self.name, detail=detail)
 
-    def _count(self, **more: float) -> None:
+    def _count(self, **more: Any) -> None:
         with self._lock:
-            now: dict[str, Any] = self._counters.to_dict()
-            slowest = max(now["slowest"], more.pop("slowest", 0.0))
-            summed = {name: now[name] + amount for name, amount in more.items()}
-            self._counters = replace(self._counters, slowest=slowest, **summed)
+            self._counters += Counters(**more)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ __all__ = [
     "Diagnosis",
     "VendorKms",
     "address_in",
+    "by_status",
     "by_type",
     "claimed_version",
     "is_here",
@@ -130,6 +131,17 @@ def address_in(uri: str, what: str, hint: str, *options: str) -> tuple[str, dict
         raise UsageError(f"{shown(uri)} is no {what}", hint=hint)
     scheme = "http" if query.get("plain_http") == "true" else "https"
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}", query
+
+
+def by_status(status: int) -> Problem:
+    """The problem that an HTTP status stands for."""
+    if status in (401, 403):
+        return Problem.DENIED
+    if status == 404:
+        return Problem.UNKNOWN
+    if status == 429:
+        return Problem.THROTTLED
+    return Problem.UNREACHABLE if status >= 500 or status == 408 else Problem.INVALID
 
 
 def by_type(error: Exception, problems: Mapping[str, Problem]) -> Diagnosis | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = ["Counters"]
 
@@ -32,6 +33,10 @@ class Counters:
     retries: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
+
+    def __add__(self, other: Counters) -> Counters:
+        both: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
+        return Counters(**both | {"slowest": max(self.slowest, other.slowest)})
 
     def to_dict(self) -> dict[str, float]:
         """As plain data."""

@@ -23,23 +23,13 @@ from urllib.parse import quote, urlsplit
 
 from ...core.keys.access import KmsAccessError, Problem
 from ..access_log import user_name
-from .common import Diagnosis, VendorKms, address_in, is_here
+from .common import Diagnosis, VendorKms, address_in, by_status, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 
 _TIMEOUT_SECONDS: Final = 10
 _MAX_ANSWER: Final = 1 << 20
 _IV_BYTES: Final = 16
-_PROBLEMS: Final = {
-    401: Problem.DENIED,
-    403: Problem.DENIED,
-    404: Problem.UNKNOWN,
-    429: Problem.THROTTLED,
-    500: Problem.UNREACHABLE,
-    502: Problem.UNREACHABLE,
-    503: Problem.UNREACHABLE,
-    504: Problem.UNREACHABLE,
-}
 
 
 class HadoopKms(VendorKms):
@@ -131,7 +121,7 @@ class HadoopKms(VendorKms):
         except ValueError:
             answer = None
         if status != 200:
-            raise self._problem(_PROBLEMS.get(status, Problem.INVALID), master_key, f"status {status}")
+            raise self._problem(by_status(status), master_key, f"status {status}")
         if answer == {}:
             # Of a key that it does not have, it tells nothing, with status 200.
             raise self._problem(Problem.UNKNOWN, master_key, None)
