@@ -256,7 +256,7 @@ def test_evidence_takes_keys_from_the_policys_kms(lab: Lab) -> None:
     path = lab.write("t/a.parquet")
     found = make(path, lab.folder / "e.zip", policy=_policy_file(lab, f"keyring:{lab.keyring.path}"))
     assert found.told["looked_at"]["with_keys"]
-    assert run("evidence", path, "--out", lab.folder / "f.zip", "--policy", lab.folder / "policy.toml") == 0
+    assert run("evidence", path, "--output", lab.folder / "f.zip", "--policy", lab.folder / "policy.toml") == 0
 
 
 def test_a_finding_counts_more_than_what_was_not_seen(lab: Lab) -> None:

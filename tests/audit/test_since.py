@@ -90,7 +90,7 @@ def test_the_command_tells_them_apart(lab: Lab, capsys: pytest.CaptureFixture[st
         "rotated": 1, "current": 0, "missed": 1,
     }  # fmt: skip
     assert main(["audit", str(lab.folder / "t"), *ring, "--since", old]) == 4
-    assert "current already" in capsys.readouterr().out
+    assert "Since the older inventory" in capsys.readouterr().out
 
 
 def test_one_file_of_many_shows_at_once(lab: Lab) -> None:

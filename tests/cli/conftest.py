@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from bloomseal.cli.main import main
+from bloomseal.cli.main import cli, main
 
 PEOPLE = """\
 name,ssn,born,balance,score,seen,token
@@ -63,6 +65,7 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
         seen = capsys.readouterr()
+        assert strange_options(arguments, seen.err) == []
         return Outcome(code, seen.out, seen.err)
 
     return run
@@ -80,6 +83,28 @@ def sealed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     )  # fmt: skip
     assert (done.code, done.err) == (0, "")
     return run
+
+
+def strange_options(arguments: Sequence[str], err: str) -> list[str]:
+    """The options that a hint names, and the command has not; another command's stand behind its name."""
+    command: click.Command | None = cli
+    for word in map(str, arguments):
+        if not isinstance(command, click.Group) or (found := command.get_command(None, word)) is None:  # type: ignore[arg-type]
+            break
+        command = found
+    hints = re.findall(r'Try: (.*)|"hint": "([^"]*)"', err)
+    named = {
+        word
+        for hint in map("".join, hints)
+        for word in re.findall(r"--[a-z][a-z0-9-]+", hint.partition("bloomseal ")[0])
+    }
+    assert command is not None
+    commands = [command, *getattr(command, "commands", {}).values()]
+    return sorted(
+        named
+        - {name for one in commands for option in one.params for name in (*option.opts, *option.secondary_opts)}
+        - {"--help"}
+    )
 
 
 def bloomseal(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 import bloomseal as bs
+from bloomseal import cli as bloomseal_cli
 from bloomseal.cli.hints import _IN_OPTIONS, hint_for
 from bloomseal.cli.main import cli, main
 from bloomseal.core.errors import Hint, UsageError
@@ -139,6 +143,48 @@ def test_a_path_given_for_a_kms_is_answered_with_the_uri(sealed: Run) -> None:
     outcome = sealed("read", "people.parquet", "--kms", "keys.json")
     assert outcome.code == 2
     assert "keyring:keys.json" in outcome.err
+
+
+def everything(command: click.Command) -> Iterator[click.Command]:
+    """The command, and all below it."""
+    yield command
+    for name in command.list_commands(None) if isinstance(command, click.Group) else ():  # type: ignore[arg-type]
+        found = command.get_command(None, name)  # type: ignore[arg-type]
+        assert found is not None
+        yield from everything(found)
+
+
+def test_help_begins_with_the_commands_own_options_and_ends_with_those_of_all(run: Run) -> None:
+    shown = "Options:" + run("rekey", "--help").out.partition("\nOptions:")[2]
+    sections = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
+    assert sections[0] == "Options"
+    assert sections[-1] == "Options of all commands"
+    assert {"Encryption", "Run", "Keys", "Policy", "Expectations of the files"} == set(sections[1:-1])
+    assert shown.index("--from") < shown.index("Encryption:") < shown.index("--algorithm")
+    assert shown.index(sections[-1]) < shown.index("--format") < shown.index("--help")
+
+
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["attach", "--bloom-filter", "token", "--dry-run"], ["rekey", "--dry-run"]]
+)
+def test_the_terminal_shows_what_json_tells(sealed: Run, command: list[str]) -> None:
+    told = sealed(command[0], "people.parquet", *command[1:], "--format", "json").json
+    shown = sealed(command[0], "people.parquet", *command[1:]).out
+    lists = [one for value in told.values() if isinstance(value, list) for one in value if isinstance(one, dict)]
+    for name, value in (pair for one in (told, *lists) for pair in one.items()):
+        if value not in (None, [], {}) and not isinstance(value, list) and name != "path":
+            assert name.replace("_", " ") in shown
+
+
+def test_hints_name_options_that_there_are() -> None:
+    """Each run of these tests holds the hints that it sees against the command's own options (conftest.py)."""
+    known = {name for command in everything(cli) for option in command.params
+             for name in (*option.opts, *option.secondary_opts)} | {"--help"}  # fmt: skip
+    room = Path(bloomseal_cli.__file__).parent
+    for source in room.rglob("*.py"):
+        texts = [node.value for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Constant)]
+        named = {word for text in texts if isinstance(text, str) for word in re.findall(r"--[a-z][a-z0-9-]+", text)}
+        assert named <= known, source
 
 
 # An option of the command line → where the library says the same. Singular where it is given once for each.

@@ -60,7 +60,7 @@ def test_an_index_from_birth_to_end(lake: Run, folder: Path) -> None:
 
 def test_tables_for_people(lake: Run) -> None:
     named = ("lake", "--column", "ssn", *NAMED)
-    assert "files covered" in lake("index", "build", *named).out
+    assert "covered" in lake("index", "build", *named).out
     for command in ("show", "check", "update", "compact"):
         done = lake("index", command, *named)
         assert (done.code, done.out.startswith("index of ssn")) == (0, True)

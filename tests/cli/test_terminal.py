@@ -256,9 +256,7 @@ def test_warnings_are_one_line_each(sealed: Run) -> None:
 
 
 def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
-    outcome = run(
-        "demo", "--rows", "20000", "--row-groups", "8", "--directory", "demo", "--format", "json", "--no-spark"
-    )
+    outcome = run("demo", "--rows", "20000", "--row-groups", "8", "--output", "demo", "--format", "json", "--no-spark")
     assert outcome.code == 0
     results = outcome.json
     assert (results["write"]["rows"], results["write"]["row_groups"], results["write"]["filters"]) == (20000, 8, 16)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from bloomseal import FilterSpec, UsageError
-from bloomseal.cli.arguments.filters import parse_filters
 from bloomseal.cli.arguments.inputs import parse_type
 from bloomseal.cli.arguments.keys import Given, parse_key
+from bloomseal.cli.arguments.sealing import parse_filters
 from bloomseal.cli.arguments.values import parse_value
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError

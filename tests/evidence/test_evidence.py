@@ -611,7 +611,7 @@ def test_what_would_end_it_is_told_before_the_look(shop: Shop, monkeypatch: pyte
 def test_nothing_is_no_evidence(shop: Shop, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
     (shop.folder / "empty").mkdir()
     place = str(shop.folder / missing)
-    assert main(["evidence", place, "--out", str(shop.out), "--sign-key", str(shop.private)]) == 2
+    assert main(["evidence", place, "--output", str(shop.out), "--sign-key", str(shop.private)]) == 2
     assert "no data file" in (told := capsys.readouterr().err)
     assert missing in told or missing == "empty"
     assert not shop.out.exists()
@@ -641,7 +641,7 @@ def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     second, second_public = key_pair(shop.folder, "second")
     shop.rotated()
     ring = ["--keyring", str(shop.keyring.path)]
-    command = ["evidence", str(shop.table), "--out", str(shop.out), "--policy", str(policy), *ring]
+    command = ["evidence", str(shop.table), "--output", str(shop.out), "--policy", str(policy), *ring]
     command += ["--journal", str(shop.journal), "--sign-key", str(shop.private), "--destroyed", "pii:1"]
     assert main(command) == 0
     assert "1 more signatures are needed" in capsys.readouterr().out
@@ -672,7 +672,7 @@ def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_lines_keys_are_the_policys_kms_or_none(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     policy = shop.folder / "policy.toml"
     policy.write_text(POLICY.replace("version = 1", f"version = 1\nkms = 'keyring:{shop.keyring.path}'"))
-    command = ["evidence", str(shop.table), "--out", str(shop.out), "--policy", str(policy), "--overwrite"]
+    command = ["evidence", str(shop.table), "--output", str(shop.out), "--policy", str(policy), "--overwrite"]
     command += ["--sign-key", str(shop.private), "--format", "json"]
     for more, seen in (([], True), (["--without-keys"], False)):
         assert main([*command, *more]) == 0

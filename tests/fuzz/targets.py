@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 import bloomseal as bs
 from bloomseal.cli.arguments.csv_input import CsvReader
+from bloomseal.cli.arguments.text_input import TextInput
 from bloomseal.cli.arguments.where import parse_where
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.parquet.footer import Footer, plain_footer
@@ -252,7 +253,7 @@ def _journal(data: bytes) -> None:
 
 def _csv(data: bytes) -> None:
     with _at("a.csv", data) as path, ExitStack() as stack:
-        for _ in CsvReader(path, {}, ",", stack).batches:
+        for _ in CsvReader(TextInput(path, "csv", stack), {}, {}).batches:
             pass
 
 

@@ -16,9 +16,9 @@ from click.shell_completion import CompletionItem
 
 from .. import __version__
 from ..core.errors import BloomsealError, BloomsealWarning, UsageError
+from .command import CommandState, Group
 from .hints import hint_for
 from .render import json_line, printable, remark
-from .state import CommandState, common_options
 
 __all__ = ["cli", "main"]
 
@@ -44,10 +44,15 @@ _COMMANDS: Final = {
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
-_HOMES: Final = dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate")
+_HOMES: Final = {
+    **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate"),
+    **dict.fromkeys(("attach", "advise"), "filters"),
+    "verify": "inspect",
+}
+"""Where a command stands that is in no module of its name."""
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """Commands are loaded when they are called: help and a probe pay for nobody else's libraries."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -73,7 +78,6 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="bloomseal")
-@common_options()
 def cli() -> None:
     """Write, attach, probe, read and verify encrypted Bloom filters in Parquet files.
 

@@ -12,21 +12,12 @@ from typing import IO, Any, Final, Self
 import pyarrow as pa
 
 from ..core.errors import UsageError
+from .arguments.text_input import COMPRESSIONS, EXTENSIONS, is_tabbed, kind_of
 from .render import json_line
 
 __all__ = ["RowOutput"]
 
 _GROUP_ROWS: Final = 1 << 17
-_EXTENSIONS: Final = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".ndjson": "json",
-    ".jsonl": "json",
-    ".json": "json",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-}
 
 
 @dataclass(frozen=True)
@@ -35,7 +26,7 @@ class RowOutput:
 
     Attributes:
         path: the file; None for standard output.
-        kind: ``csv``, ``tsv``, ``json``, ``parquet`` or ``arrow``.
+        kind: ``csv``, ``tsv``, ``ndjson``, ``parquet`` or ``arrow``.
         zipped: gzip is around it.
     """
 
@@ -53,14 +44,14 @@ class RowOutput:
         if path == "-" and format == "table":
             raise UsageError("rows on standard output are CSV or JSON lines", hint="--format csv, --format json")
         if path is None or path == "-":
-            return cls(None, format)
-        zipped = path.lower().endswith(".gz")
-        kind = _EXTENSIONS.get(Path(path[:-3] if zipped else path).suffix.lower())
-        if kind is None or (zipped and kind in ("parquet", "arrow")):
-            names = ", ".join(_EXTENSIONS)
-            raise UsageError(
-                "what shall the file be?", file=path, hint=f"a name that ends in {names}; text also in .gz"
-            )
+            return cls(None, "ndjson" if format == "json" else format)
+        kind, compression = kind_of(path), Path(path).suffix.lower()
+        zipped = compression in COMPRESSIONS
+        if kind is None or (zipped and (compression != ".gz" or kind in ("parquet", "arrow"))):
+            hint = f"a name that ends in {', '.join(EXTENSIONS)}; text also in .gz"
+            raise UsageError("what shall the file be?", file=path, hint=hint)
+        if kind == "csv" and is_tabbed(path):
+            kind = "tsv"
         return cls(path, kind, zipped)
 
     def write(self, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> None:
@@ -140,7 +131,7 @@ def _arrow(schema: pa.Schema, rows: Iterable[pa.RecordBatch], stream: Any) -> No
             writer.write_batch(batch.cast(spelt))
 
 
-_WRITERS: Final = {"csv": _csv, "tsv": _tsv, "json": _json, "parquet": _parquet, "arrow": _arrow}
+_WRITERS: Final = {"csv": _csv, "tsv": _tsv, "ndjson": _json, "parquet": _parquet, "arrow": _arrow}
 
 
 def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime as dt
+import itertools
 import json
 import math
 import sys
@@ -16,10 +17,25 @@ from typing import Any, Final
 import click
 
 from ..core.text import safe_text as printable
+from .command import CommandState
 
-__all__ = ["busy", "facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
+__all__ = [
+    "answer",
+    "busy",
+    "facts",
+    "json_line",
+    "plain",
+    "print_json",
+    "printable",
+    "progress",
+    "remark",
+    "size",
+    "table",
+]
 
 _WIDTH_WITHOUT_TERMINAL: Final = 160
+_LISTED: Final = 20
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 def plain(value: Any) -> Any:
@@ -106,6 +122,58 @@ def facts(pairs: Iterable[tuple[str, Any]], *, title: str | None = None) -> None
         if value is not None:
             out.add_row(Text(f"  {printable(name)}"), Text(_cell(value)))
     _print(out)
+
+
+def answer(told: Mapping[str, Any] | list[dict[str, Any]], *, title: str | None = None) -> None:
+    """A report, or several: as JSON, or for people, as `show` has it."""
+    if CommandState.current().json:
+        print_json(told)
+        return
+    for one in told if isinstance(told, list) else [told]:
+        show(one, title=title or one["path"])
+
+
+def show(told: Mapping[str, Any], *, title: str) -> None:
+    """A report for people: its values, and a table for each list of records, as notebooks show it. What is empty is
+    left out.
+
+    Args:
+        told: plain data, as a report's `to_dict` gives it.
+        title: stands above it.
+    """
+    several = {name: value for name, value in told.items() if isinstance(value, list | Mapping)}
+    single = [(words(name), in_words(name, value)) for name, value in told.items() if name not in several]
+    facts([(name, value) for name, value in single if value != title], title=title)
+    for name, value in several.items():
+        records: list[Mapping[str, Any]]
+        if isinstance(value, Mapping):
+            records = [{name: key, "": item} for key, item in value.items()]
+        else:
+            records = [one if isinstance(one, Mapping) else {name: one} for one in value]
+        known = dict.fromkeys(itertools.chain(*records))
+        columns = [one for one in known if any(record.get(one) not in _NOTHING for record in records)]
+        if columns:
+            rows = [[in_words(one, record.get(one)) for one in columns] for record in records[:_LISTED]]
+            table([words(one) for one in columns], rows)
+        if len(records) > _LISTED:
+            remark(f"{len(records) - _LISTED} more {words(name)}: --format json has all")
+
+
+def words(name: str) -> str:
+    """A name of plain data for people."""
+    return name.replace("_", " ")
+
+
+def in_words(name: str, value: Any) -> Any:
+    """A value of plain data for people; `name` says what it is."""
+    match value:
+        case list():
+            return ", ".join(str(in_words("", one)) for one in value)
+        case Mapping():
+            return "; ".join(f"{words(key)} {in_words(key, one)}" for key, one in value.items())
+        case int() if name.endswith(("bytes", "size")) or name.startswith("bytes"):
+            return size(value)
+    return value
 
 
 def _cell(value: Any) -> str:

@@ -11,7 +11,6 @@ over as invalid, unless a quote has swallowed it.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import itertools
@@ -30,7 +29,7 @@ _NULLS: Final = ["", "NULL", "null", "NA", "N/A", "n/a", "#NA", "#N/A"]
 """No values, in a column whose type was said and is not text. Where it is guessed, only the empty one: ``NA`` is a
 country too.
 """
-_BOOLEANS: Final = ["true", "false", "True", "False", "TRUE", "FALSE"]
+_BOOLEAN: Final = r"\A(true|false|True|False|TRUE|FALSE)\z"
 _NUMBER: Final = r"\A-?(0|[1-9][0-9]*)?(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
 """No plus sign and no leading zero: with these it is a phone number or a code."""
 _TIME: Final = r"\A([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\z"
@@ -39,17 +38,17 @@ _EXACT_DIGITS: Final = 15
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _ENCODING: Final = "iconv -f ENCODING -t UTF-8, in front"
 _UNCLOSED: Final = "a quote in it is not closed"
+_QUOTES: Final = 'two quotes ("") for one inside a value'
 
 
 class CsvReader:
-    """A CSV file, or standard input for ``-``: its schema, and its rows in batches.
+    """A CSV file: its schema, and its rows in batches.
 
     Args:
-        path: the file; ``.gz``, ``.bz2`` and ``.zst`` are inflated.
+        source: its lines.
         types: column → type, where it was said.
-        delimiter: one character.
-        stack: closes what is opened here.
         known: column → type that other inputs have found.
+        delimiter: one character.
 
     Raises:
         FormatError: a line that does not read, or a value that does not fit its type.
@@ -58,23 +57,21 @@ class CsvReader:
 
     def __init__(
         self,
-        path: str,
+        source: TextInput,
         types: Mapping[str, pa.DataType],
-        delimiter: str,
-        stack: contextlib.ExitStack,
-        known: Mapping[str, pa.DataType] | None = None,
+        known: Mapping[str, pa.DataType],
+        delimiter: str = ",",
     ) -> None:
-        self._delimiter, self._types = delimiter, types
-        self.input = TextInput(path, "csv", stack)
+        self._source, self._types, self._delimiter = source, types, delimiter
         tables = self._tables()
         looked = [next(tables)]
-        guesses = {name: Guess() for name in looked[0].column_names if name not in {*types, *(known or {})}}
-        for table in looked if path == "-" or not guesses else itertools.chain(looked, tables):
+        guesses = {name: Guess() for name in looked[0].column_names if name not in {*types, *known}}
+        for table in looked if source.once or not guesses else itertools.chain(looked, tables):
             for name, guess in guesses.items():
                 guess.see(table.column(name))
-        self._guessed = {name: guess.type for name, guess in guesses.items()} | dict(known or {})
+        self._guessed = {name: guess.type for name, guess in guesses.items()} | dict(known)
         self.schema = pa.schema([(name, {**self._guessed, **types}[name]) for name in looked[0].column_names])
-        rest = itertools.chain(looked, tables) if path == "-" else self._tables()
+        rest = itertools.chain(looked, tables) if source.once else self._tables()
         self.batches = map(self._batch, rest)
 
     def _batch(self, table: pa.Table) -> pa.RecordBatch:
@@ -88,7 +85,7 @@ class CsvReader:
 
     def _tables(self) -> Iterator[pa.Table]:
         """The rows from the beginning, about `BLOCK_BYTES` at a time."""
-        blocks = self.input.blocks()
+        blocks = self._source.blocks()
         _, begin = next(blocks, (1, b""))
         names, begin, line = _header(begin, self._delimiter)
         rows, rest = _Rows(names, self._delimiter, self._types), b""
@@ -97,13 +94,12 @@ class CsvReader:
             data += b"" if data.endswith((b"\n", b"\r")) or not data else b"\n"
             table, rest = rows.read(data, line)
             yield table
+            line += lines_in(data) - lines_in(rest)
             if len(rest) > BLOCK_BYTES:
-                line += lines_in(data) - lines_in(rest)
                 why = f"it has more than {BLOCK_BYTES >> 20} MiB, or {_UNCLOSED}"
                 raise bad_line("csv", line, why, "Parquet or Arrow as input, or shorter values")
         if rest:
-            line += lines_in(data) - lines_in(rest)
-            raise bad_line("csv", line, _UNCLOSED, 'two quotes ("") for one inside a value')
+            raise bad_line("csv", line, _UNCLOSED, _QUOTES)
 
 
 class _Rows:
@@ -218,7 +214,7 @@ def _header(data: bytes, delimiter: str) -> tuple[list[str], bytes, int]:
     except UnicodeDecodeError:
         raise bad_line("csv", empty + 1, "its text is not UTF-8", _ENCODING) from None
     except csv.Error:
-        raise bad_line("csv", empty + 1, _UNCLOSED, 'two quotes ("") for one inside a value') from None
+        raise bad_line("csv", empty + 1, _UNCLOSED, _QUOTES) from None
     used = empty + reader.line_num
     if not lines[used - 1].endswith((b"\n", b"\r")):
         raise FormatError("the input ends within its first line, the columns' names", hint="a line break behind them")
@@ -294,10 +290,6 @@ def _times(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("s")).cast(pa.time32("s"))
 
 
-def _anything(texts: pa.Array, values: pa.Array) -> bool:  # noqa: ARG001
-    return True
-
-
 def _same_text(texts: pa.Array, values: pa.Array) -> bool:
     return bool(values.cast(pa.string()).equals(texts))
 
@@ -305,17 +297,7 @@ def _same_text(texts: pa.Array, values: pa.Array) -> bool:
 def _match(texts: pa.Array, pattern: str) -> bool:
     import pyarrow.compute as pc
 
-    return bool(pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False)
-
-
-def _is_time(texts: pa.Array, values: pa.Array) -> bool:  # noqa: ARG001
-    return _match(texts, _TIME)
-
-
-def _are_booleans(texts: pa.Array, values: pa.Array) -> bool:  # noqa: ARG001
-    import pyarrow.compute as pc
-
-    return bool(pc.all(pc.is_in(texts.drop_null(), value_set=pa.array(_BOOLEANS))).as_py() is not False)
+    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
 
 
 def _same_numbers(texts: pa.Array, values: pa.Array) -> bool:
@@ -333,14 +315,11 @@ def _same_numbers(texts: pa.Array, values: pa.Array) -> bool:
 
 _TYPED: Final[dict[pa.DataType, Callable[[pa.Array, pa.Array], bool]]] = {
     pa.int64(): _same_text,
-    pa.bool_(): _are_booleans,
+    pa.bool_(): lambda texts, _: _match(texts, _BOOLEAN),
     pa.float64(): _same_numbers,
     pa.date32(): _same_text,
-    pa.time32("s"): _is_time,
-    pa.timestamp("s"): _anything,
-    pa.timestamp("ns"): _anything,
-    pa.timestamp("s", "UTC"): _anything,
-    pa.timestamp("ns", "UTC"): _anything,
+    pa.time32("s"): lambda texts, _: _match(texts, _TIME),
+    **{pa.timestamp(unit, zone): lambda *_: True for zone in (None, "UTC") for unit in ("s", "ns")},
 }
 """The types in the order in which they are tried, and whether texts are the same as such values."""
 DATES: Final = [kind for kind in _TYPED if pa.types.is_date(kind) or pa.types.is_timestamp(kind)]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -20,23 +21,20 @@ from ...storage.discovery.tables import is_one_file
 from .csv_input import CsvReader
 from .json_input import JsonReader
 from .options import option
-from .text_input import COMPRESSIONS
+from .text_input import COMPRESSIONS, TextInput, is_tabbed, kind_of
 
-__all__ = ["FORMATS", "Input", "InputOptions", "kind_of", "open_input", "open_inputs", "parse_type"]
+__all__ = [
+    "FORMATS",
+    "Input",
+    "InputOptions",
+    "is_tabbed",
+    "kind_of",
+    "open_input",
+    "open_inputs",
+    "parse_type",
+]
 
 FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
-_EXTENSIONS: Final = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
-}
 _TABS: Final = {"tab": "\t", "\\t": "\t"}
 _BATCH_ROWS: Final = 1 << 16
 _DECIMAL: Final = re.compile(r"decimal(?:128|256)?\((\d+),\s*(-?\d+)\)")
@@ -85,7 +83,9 @@ class Input:
 
 
 @contextlib.contextmanager
-def open_input(path: str, options: InputOptions, known: Mapping[str, pa.DataType] | None = None) -> Iterator[Input]:
+def open_input(
+    path: str, options: InputOptions, known: Mapping[str, pa.DataType] = MappingProxyType({})
+) -> Iterator[Input]:
     """Open an input file, or standard input for ``-``.
 
     Args:
@@ -104,18 +104,16 @@ def open_input(path: str, options: InputOptions, known: Mapping[str, pa.DataType
     delimiter = _TABS.get(delimiter or "", delimiter)
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
-    delimiter = delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
+    delimiter = delimiter or ("\t" if is_tabbed(path) else ",")
 
     with contextlib.ExitStack() as stack:
         with _translated(path, kind):
             if kind in ("csv", "ndjson"):
-                reader: CsvReader | JsonReader = (
-                    CsvReader(path, types, delimiter, stack, known)
-                    if kind == "csv"
-                    else JsonReader(path, types, stack, known)
-                )
-                counted = ((batch, reader.input.position) for batch in reader.batches)
-                found = Input(reader.schema, counted, reader.input.total)
+                source = TextInput(path, kind, stack)
+                of_csv = kind == "csv"
+                reader = CsvReader(source, types, known, delimiter) if of_csv else JsonReader(source, types, known)
+                counted = ((batch, source.position) for batch in reader.batches)
+                found = Input(reader.schema, counted, source.total)
             else:
                 found = _OPENERS[kind](path, stack)
         if missing := [name for name in types if name not in found.schema.names]:
@@ -195,16 +193,6 @@ def _difference(names: Sequence[str], schema: pa.Schema) -> str:
     more = [name for name in schema.names if name not in names]
     said = [f"without {', '.join(missing)}"] * bool(missing) + [f"with {', '.join(more)}"] * bool(more)
     return "; ".join(said) or f"the order is {', '.join(names)}"
-
-
-def kind_of(path: str) -> str | None:
-    """One of `FORMATS`, by the name's end; None where that says none of them."""
-    return _EXTENSIONS.get(_suffix(path))
-
-
-def _suffix(path: str) -> str:
-    plain = PurePath(path)
-    return (plain.with_suffix("") if plain.suffix.lower() in COMPRESSIONS else plain).suffix.lower()
 
 
 def parse_type(text: str) -> pa.DataType:

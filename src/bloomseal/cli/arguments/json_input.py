@@ -7,7 +7,6 @@ not hold exactly is an error.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import json
@@ -27,14 +26,13 @@ _EXACT: Final = float(1 << 53)
 
 
 class JsonReader:
-    """A file of JSON, one object a line, or standard input for ``-``: its schema, and its rows in batches.
+    """A file of JSON, one object a line: its schema, and its rows in batches.
 
     The first mebibyte says which columns there are, and their types; what does not fit them later is an error.
 
     Args:
-        path: the file; ``.gz``, ``.bz2`` and ``.zst`` are inflated.
+        source: its lines.
         types: column → type, where it was said.
-        stack: closes what is opened here.
         known: column → type that other inputs have found.
 
     Raises:
@@ -42,19 +40,11 @@ class JsonReader:
         OSError: the caller's to translate.
     """
 
-    def __init__(
-        self,
-        path: str,
-        types: Mapping[str, pa.DataType],
-        stack: contextlib.ExitStack,
-        known: Mapping[str, pa.DataType] | None = None,
-    ) -> None:
-        self.input = TextInput(path, "ndjson", stack)
-        blocks = self.input.blocks()
+    def __init__(self, source: TextInput, types: Mapping[str, pa.DataType], known: Mapping[str, pa.DataType]) -> None:
+        blocks = source.blocks()
         first, begin = next(blocks, (1, b""))
         if not begin.strip():
             raise FormatError("the input is empty", hint="one JSON object in each line")
-        known = known or {}
         # Types that Arrow's reader of JSON does not know, or that its texts are held to, are made of texts.
         texts = {name: pa.string() if kind in DATES else kind for name, kind in known.items()}
         texts |= {name: pa.string() if pa.types.is_date(kind) else kind for name, kind in types.items()}

@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import click
 
@@ -25,10 +25,10 @@ from ...core.keys.explicit import ExplicitKeys
 from ...core.storage.local import open_regular
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE, Keyring
 from ...keytools.tools import KeyTools
-from ..state import PATH, CommandState
-from .options import option, options
+from ..command import PATH, CommandState
+from .options import option
 
-__all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase"]
+__all__ = ["Given", "KeyOptions", "KeyringOptions", "parse_key", "read_passphrase"]
 
 _FOOTER: Final = "footer"
 _HEX: Final = re.compile(r"[0-9A-Fa-f]+")
@@ -61,9 +61,10 @@ class Given:
 
 
 @dataclass
-class KeyOptions:
-    """Where keys are, as the command line says it."""
+class KeyringOptions:
+    """A keyring file."""
 
+    SECTION: ClassVar = "Keys"
     keyring: str | None = option(
         "--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."
     )
@@ -73,6 +74,27 @@ class KeyOptions:
         metavar="PATH",
         help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
     )
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        if place := self.keyring or os.environ.get(PATH_VARIABLE):
+            return place
+        raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
+
+    def open(self) -> Keyring:
+        """The keyring, its passphrase asked for on the terminal where nothing else gives it."""
+        passphrase = read_passphrase(self.passphrase_file)
+        asks = passphrase is None and not os.environ.get(PASSPHRASE_VARIABLE) and sys.stdin.isatty()
+        if asks and _is_protected(self.path):
+            passphrase = click.prompt("Passphrase of the keyring", hide_input=True, err=True)
+        return Keyring(self.path, passphrase=passphrase)
+
+
+@dataclass
+class KeyOptions(KeyringOptions):
+    """Where keys are, as the command line says it."""
+
     kms: str | None = option(
         "--kms", metavar="URI", help="KMS instead of a keyring file; credentials come from its own environment."
     )
@@ -119,10 +141,9 @@ class KeyOptions:
     def _tools(self) -> KeyTools | None:
         if self.keyring and self.kms:
             raise UsageError("--keyring and --kms exclude one another")
-        path = self.keyring or (None if self.kms else os.environ.get(PATH_VARIABLE))
-        if not self.kms and not path:
+        if not (self.kms or self.keyring or os.environ.get(PATH_VARIABLE)):
             return None
-        made = KeyTools(self.kms or open_keyring(str(path), self.passphrase_file))
+        made = KeyTools(self.kms or self.open())
         CommandState.current().tools = CommandState.current().tools or made
         return made
 
@@ -150,18 +171,6 @@ class KeyOptions:
         if (given := self.given) is not None:
             return ExplicitKeys(given.footer, given.columns, given.ids)
         return self.tools()
-
-
-key_options = options(KeyOptions, "keys")
-"""Give a command ``keys``, its `KeyOptions`."""
-
-
-def open_keyring(path: str, passphrase_file: str | None) -> Keyring:
-    """The keyring, its passphrase asked for on the terminal where nothing else gives it."""
-    passphrase = read_passphrase(passphrase_file)
-    if passphrase is None and not os.environ.get(PASSPHRASE_VARIABLE) and sys.stdin.isatty() and _is_protected(path):
-        passphrase = click.prompt("Passphrase of the keyring", hide_input=True, err=True)
-    return Keyring(path, passphrase=passphrase)
 
 
 def read_passphrase(path: str | None) -> str | None:

@@ -7,35 +7,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import UsageError
-from ..state import PATH, CommandState
+from ..command import PATH, CommandState
 from .keys import KeyOptions
-from .options import option, options
+from .options import option
 
 if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...table.sealed import SealedTable
 
-__all__ = [
-    "OpeningOptions",
-    "PolicyOptions",
-    "TableOptions",
-    "opening_options",
-    "policy_options",
-    "table_options",
-]
+__all__ = ["OpeningOptions", "PolicyOptions", "TableOptions"]
 
 
 @dataclass
 class PolicyOptions:
     """A table's policy, as the command line names it."""
 
+    SECTION: ClassVar = "Policy"
     policy_file: str | None = option(
         "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
     )
@@ -78,6 +72,7 @@ class PolicyOptions:
 class OpeningOptions:
     """Keys or a policy, and what the caller expects of the files."""
 
+    SECTION: ClassVar = "Expectations of the files"
     keys: KeyOptions = field(default_factory=KeyOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     aad_prefix: str | None = option("--aad-prefix", metavar="TEXT", help="AAD prefix that the file was written with.")
@@ -123,11 +118,13 @@ class OpeningOptions:
             aad_prefix=self.aad_prefix,
             encrypted_columns=self.encrypted_column,
             partition_by=self.partition_by,
-            allow_plaintext=self.allow_plaintext,
-            allow_unverified_footer=self.allow_unverified_footer,
-            int96_utc=self.int96_utc,
             allow_ctr=self.allow_ctr,
+            **self._flags(),
         )
+
+    def _flags(self) -> dict[str, Any]:
+        flags = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
+        return {name: True for name in flags if getattr(self, name)}
 
     def _adjusted(self, policy: TablePolicy) -> TablePolicy:
         changes: dict[str, Any] = {"allow_ctr": True} if self.allow_ctr else {}
@@ -136,8 +133,7 @@ class OpeningOptions:
             changes["aad_prefix"] = self.aad_prefix.replace("{", "{{").replace("}", "}}")
         if self.partition_by:
             changes["partition_by"] = (*policy.partition_by, *self.partition_by)
-        flags = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
-        reading: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
+        reading = self._flags()
         if self.encrypted_column:
             reading["encrypted_columns"] = self.encrypted_column
         return replace(policy, **changes, reading=reading) if changes or reading else policy
@@ -147,6 +143,7 @@ class OpeningOptions:
 class TableOptions:
     """Which version of a table is asked, and by which of its indexes."""
 
+    SECTION: ClassVar = "Tables"
     version: int | None = option(
         "--version", type=int, metavar="N", help="Of a Delta table its version, of an Iceberg table a snapshot's id."
     )
@@ -182,11 +179,3 @@ class TableOptions:
         return open_table(
             list(paths), decryption=decryption, version=self.version, use_index=self.use_index, trust=self.trust
         )
-
-
-policy_options = options(PolicyOptions, "policy")
-"""Give a command ``policy``, its `PolicyOptions`."""
-opening_options = options(OpeningOptions, "opening")
-"""Give a command ``opening``, its `OpeningOptions`."""
-table_options = options(TableOptions, "source")
-"""Give a command ``source``, its `TableOptions`."""

@@ -1,6 +1,7 @@
 """Options that belong together: a dataclass says them once, and a command takes them as one object.
 
-A field is an `option`, an `argument`, or another such object, by ``field(default_factory=...)``.
+A field is an `option`, an `argument`, or another such object, by ``field(default_factory=...)``. The class's `SECTION`,
+if it has one, is the heading of its options in the help.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ..command import SectionOption
+
 __all__ = ["argument", "option", "options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -20,12 +23,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def option(*flags: str, **settings: Any) -> Any:
     """A field of such a class: `click.option`, which puts its value under the field's name."""
     default = () if settings.get("multiple") else settings.get("default", False if settings.get("is_flag") else None)
-    return field(default=default, metadata={"made": lambda name: click.option(*flags, name, **settings)})
+
+    def made(name: str, section: str) -> Any:
+        return click.option(*flags, name, cls=SectionOption, section=section, **settings)
+
+    return field(default=default, metadata={"made": made})
 
 
 def argument(**settings: Any) -> Any:
     """As `option`, an argument of the command line."""
-    return field(default=None, metadata={"made": lambda name: click.argument(name, **settings)})
+    return field(default=None, metadata={"made": lambda name, _: click.argument(name, **settings)})
 
 
 def options(kind: type[Any], name: str) -> Callable[[Function], Function]:
@@ -47,8 +54,9 @@ def options(kind: type[Any], name: str) -> Callable[[Function], Function]:
 
 
 def _made(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
+    section = getattr(kind, "SECTION", "Options")
     for one in fields(kind):
-        yield from [one.metadata["made"](one.name)] if one.metadata else _made(one.default_factory)  # type: ignore[arg-type]
+        yield from [one.metadata["made"](one.name, section)] if one.metadata else _made(one.default_factory)  # type: ignore[arg-type]
 
 
 def _taken(kind: type[Any], given: dict[str, Any]) -> Any:

@@ -1,20 +1,29 @@
-"""How files are to be sealed: the options of every command that seals."""
+"""How files are to be sealed: the options of every command that seals or builds filters."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import click
 
 from ...core.encryption import Algorithm, SecretKey
-from ...core.errors import PolicyError, UsageError
+from ...core.errors import BloomsealError, PolicyError, UsageError
+from ...core.spelling import nearest
+from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
 from .keys import KeyOptions
-from .options import option, options
+from .options import option
 
-__all__ = ["ResealingOptions", "SealingOptions", "resealing_options", "sealing_options"]
+__all__ = ["ResealingOptions", "SealingOptions", "filter_option", "parse_filters"]
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+_FORM: Final = "COLUMN[:fpp=0.01,ndv=N,num_bytes=N,max_bytes=N,hide_size]"
+# A column's name may hold a colon: settings are behind the last one, and each but hide_size has an equals sign.
+_SETTINGS: Final = re.compile(r"(?:\w+=[^,:]*|hide_size)(?:,(?:\w+(?:=[^,:]*)?))*")
+_NAMES: Final[dict[str, Callable[[str], Any]]] = {"fpp": float, "ndv": int, "num_bytes": int, "max_bytes": int}
 _NAMED: Final = "Master key of the footer, or id:KEY_ID of an explicit key."
 _PREFIX: Final = "Identity of the files, bound into every module; empty: none."
 
@@ -33,6 +42,7 @@ def _key_bits(default: str) -> Any:
 class SealingOptions:
     """Keys and modes of files to write; `prefix` is apart from the AAD prefix that files are opened by."""
 
+    SECTION: ClassVar = "Encryption"
     footer_key: str | None = option("--footer-key", metavar="NAME", help=_NAMED)
     column_key: tuple[str, ...] = option(
         "--column-key",
@@ -69,8 +79,12 @@ class SealingOptions:
             found["plaintext_footer"] = self.plaintext_footer
         return found
 
-    def spec(self, keys: KeyOptions) -> EncryptionSpec:
+    def spec(self, keys: KeyOptions, otherwise: str = "") -> EncryptionSpec:
         """What these options say, under these keys.
+
+        Args:
+            keys: where they are.
+            otherwise: what else to try where none are named.
 
         Raises:
             PolicyError: no keys. UsageError: no key for the footer, or a malformed option.
@@ -80,7 +94,7 @@ class SealingOptions:
         if given is None and tools is None:
             raise PolicyError(
                 "no keys were named, so nothing could be sealed",
-                hint="--keyring PATH, --kms URI, --key-file or --key-env; or --plaintext if that is meant",
+                hint=f"--keyring PATH, --kms URI, --key-file or --key-env{otherwise}",
             )
 
         def choice(name: str, whose: str) -> str | tuple[bytes | SecretKey, str]:
@@ -117,7 +131,45 @@ class ResealingOptions(SealingOptions):
     key_bits: str | None = _key_bits("as it is; with --footer-key: 128")
 
 
-sealing_options = options(SealingOptions, "sealing")
-"""Give a command ``sealing``, its `SealingOptions`."""
-resealing_options = options(ResealingOptions, "sealing")
-"""Give a command ``sealing``, its `ResealingOptions`."""
+def filter_option(function: Function) -> Function:
+    """Give a command ``filters``, column → specification."""
+    option = click.option(
+        "--bloom-filter",
+        "filters",
+        multiple=True,
+        callback=lambda _context, _option, texts: parse_filters(texts),
+        metavar=_FORM,
+        help="A filter for COLUMN: false positive probability; sized by distinct values per row group or in bytes, else built "
+        "large and folded; hide_size makes all row groups' filters one size. Repeatable.",
+    )
+    return option(function)
+
+
+def parse_filters(texts: Sequence[str]) -> dict[str, FilterSpec]:
+    """Column → specification.
+
+    Raises:
+        UsageError: not of the form, or a combination that `FilterSpec` refuses.
+    """
+    specs = {}
+    for text in texts:
+        column, colon, settings = text.rpartition(":")
+        if not colon or not _SETTINGS.fullmatch(settings):
+            column, settings = text, ""
+        arguments: dict[str, Any] = {}
+        try:
+            for setting in filter(None, settings.split(",")):
+                name, equals, value = setting.partition("=")
+                if name == "hide_size" and not equals:
+                    arguments[name] = True
+                elif name in _NAMES and equals:
+                    arguments[name] = _NAMES[name](value)
+                else:
+                    known = nearest(name, [*_NAMES, "hide_size"])
+                    raise UsageError(f"a filter has no setting {name!r}", hint=f"one of {', '.join(known)}: {_FORM}")
+            specs[column] = FilterSpec(**arguments)
+        except BloomsealError as error:
+            raise error.at(column=column) from None
+        except ValueError:
+            raise UsageError("a filter's setting is no number", column=column, hint=_FORM) from None
+    return specs

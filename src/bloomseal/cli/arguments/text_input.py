@@ -1,4 +1,6 @@
-"""The lines of a text file or of standard input, as they stand there, and what is told of one that does not read."""
+"""What a file is by its name; and the lines of a text, as they stand there, with what is told of one that does not
+read.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,32 @@ import pyarrow as pa
 
 from ...core.errors import FormatError
 
-__all__ = ["BLOCK_BYTES", "COMPRESSIONS", "UNTYPED", "TextInput", "bad_line", "first_unread", "lines_in"]
+__all__ = [
+    "BLOCK_BYTES",
+    "COMPRESSIONS",
+    "EXTENSIONS",
+    "UNTYPED",
+    "TextInput",
+    "bad_line",
+    "first_unread",
+    "is_tabbed",
+    "kind_of",
+    "lines_in",
+]
 
 COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+EXTENSIONS: Final = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+}
 BLOCK_BYTES: Final = 1 << 20
 """So much is parsed at a time, and no line is longer than twice that."""
 UNTYPED: Final = "--type COLUMN=TYPE"
@@ -29,12 +54,14 @@ class TextInput:
         stack: closes what is opened here.
 
     Attributes:
+        once: it can be read only once.
         total: bytes of the file, which `position` counts up to; 0 for standard input.
     """
 
     def __init__(self, path: str, kind: str, stack: contextlib.ExitStack) -> None:
         self._kind, self._stack = kind, stack
         self._compression = COMPRESSIONS.get(PurePath(path).suffix.lower())
+        self.once = path == "-"
         self._file: Any = None if path == "-" else stack.enter_context(pa.OSFile(path, "rb"))
         self.total = 0 if self._file is None else self._file.size()
 
@@ -69,6 +96,21 @@ class TextInput:
         if self._compression is None:
             return self._file
         return self._stack.enter_context(pa.CompressedInputStream(self._file, self._compression))
+
+
+def kind_of(path: str) -> str | None:
+    """``csv``, ``parquet``, ``arrow`` or ``ndjson``, by the name's end; None where that says none of them."""
+    return EXTENSIONS.get(_suffix(path))
+
+
+def is_tabbed(path: str) -> bool:
+    """Whether the name's end says that tabs are between the values."""
+    return _suffix(path) == ".tsv"
+
+
+def _suffix(path: str) -> str:
+    plain = PurePath(path)
+    return (plain.with_suffix("") if plain.suffix.lower() in COMPRESSIONS else plain).suffix.lower()
 
 
 def lines_in(data: bytes) -> int:

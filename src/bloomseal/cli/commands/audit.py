@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.errors import BloomsealError, UsageError
-from ..arguments.destruction import DestructionOptions, destruction_options
-from ..arguments.keys import KeyOptions, key_options
-from ..arguments.looking import LookOptions, look_options
+from ..arguments.auditing import DestructionOptions, LookOptions
+from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
-from ..render import facts, print_json, printable, progress, remark, table
+from ..arguments.values import read_lines
+from ..command import PATH, Command, CommandState
+from ..render import facts, print_json, printable, progress, remark, show, table
 from ..reports import Target
-from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...audit.report import Report
@@ -96,7 +96,7 @@ class _Demonstration:
 
         if (self.pattern is None) == (self.candidates is None):
             raise UsageError("--demonstrate takes candidates from --pattern or from --candidates")
-        asked: Any = Pattern(self.pattern) if self.pattern is not None else _lines(self.candidates or "")
+        asked: Any = Pattern(self.pattern) if self.pattern is not None else read_lines(self.candidates or "")
         column = self.demonstrate or ""
         results, failed = [], False
         auditor = Auditor(**given)
@@ -148,15 +148,14 @@ class _Reports:
         return None if self.since is None else compare(load_inventory(self.since), report.inventory).to_dict()
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH...")
-@look_options
+@options(LookOptions, "look")
 @options(_Gate, "gate")
 @options(_Reports, "reports")
-@destruction_options
+@options(DestructionOptions, "destruction")
 @options(_Demonstration, "demonstration")
-@key_options
-@common_options()
+@options(KeyOptions, "keys")
 def audit(
     paths: tuple[str, ...],
     look: LookOptions,
@@ -208,7 +207,13 @@ def audit(
     else:
         _tell(report)
         if changes is not None:
-            _tell_changes(changes)
+            show(
+                _counted(changes) | {"retired": None, "keys": list(map(_counted, changes["keys"]))},
+                title="Since the older inventory",
+            )
+            retired = [f"{one['master_key']}:{one['version']}" for one in changes["retired"]]
+            _list("needed by no file seen (--may-destroy answers for all versions):", retired)
+            _list("missed:", changes["missed"])
     return gate.code(report)
 
 
@@ -267,34 +272,11 @@ def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) ->
     return ", ".join(part for part in parts if part)
 
 
-def _tell_changes(changes: dict[str, Any]) -> None:
-    names = ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
-    facts([(name, len(changes[name])) for name in names], title="Since the older inventory")
-    table(
-        ["master key", "newest version", "says", "rotated", "current already", "missed", "unknown"],
-        [
-            (one["master_key"], one["newest"] or "unknown", "the KMS" if one["known"] else "the files",
-             *(len(one[name]) for name in ("rotated", "current", "missed", "unknown")))
-            for one in changes["keys"]
-        ],
-    )  # fmt: skip
-    table(
-        ["master key", "version", "files that need it"],
-        [(one["master_key"], one["version"] or "unknown", one["files"]) for one in changes["needed"]],
-    )
-    for one in changes["retired"]:
-        click.echo(
-            printable(
-                f"  no file seen needs {one['master_key']}:{one['version']}; --may-destroy answers for all versions"
-            )
-        )
-    for path in changes["missed"][:20]:
-        click.echo(printable(f"  missed: {path}"))
+def _counted(told: dict[str, Any]) -> dict[str, Any]:
+    """With the number of files in the place of their names."""
+    files = {name for name, value in told.items() if isinstance(value, list) and not any(map(_is_record, value))}
+    return {name: len(value) if name in files else value for name, value in told.items()}
 
 
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
-        pass
-    raise UsageError("the candidates can't be read as lines of text", file=path)
+def _is_record(value: Any) -> bool:
+    return isinstance(value, dict)

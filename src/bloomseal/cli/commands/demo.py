@@ -12,8 +12,8 @@ from typing import Any, Final
 import click
 
 from ...core.errors import UsageError
+from ..command import PATH, Command, CommandState
 from ..render import busy, print_json, remark, size, table
-from ..state import CommandState, common_options
 
 __all__ = ["demo"]
 
@@ -22,18 +22,23 @@ _ROW_GROUPS: Final = 10
 _BAR: Final = 40
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--rows", type=click.IntRange(min=1000), default=_ROWS, show_default=True)
 @click.option("--row-groups", type=click.IntRange(min=1, max=1000), default=_ROW_GROUPS, show_default=True)
 @click.option(
     "--seed", type=click.IntRange(min=0, max=1_000_000), default=1, show_default=True, help="Of the made-up people."
 )
-@click.option("--directory", metavar="DIR", help="Put the files here, and leave them (default: a temporary folder).")
+@click.option(
+    "--output",
+    "directory",
+    type=PATH,
+    metavar="FOLDER",
+    help="Put the files here, and leave them (default: a temporary folder).",
+)
 @click.option("--keep", is_flag=True, help="Leave the files in the temporary folder.")
 @click.option(
     "--spark/--no-spark", default=True, help="Look them up through Spark too, if it is installed (default: yes)."
 )
-@common_options()
 def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool, spark: bool) -> None:
     """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, attack the filters,
     and draw how a sealed index keeps look-ups quick while the table grows.
@@ -42,7 +47,7 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
 
     \b
     Example:
-      bloomseal demo --rows 100000 --no-spark --directory demo
+      bloomseal demo --rows 100000 --no-spark --output demo
     """
     from ...demo.spark_trial import why_not
     from ...demo.trial import Trial

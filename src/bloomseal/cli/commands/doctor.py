@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import platform
+import re
+from collections import defaultdict
+from collections.abc import ItemsView, Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ... import __version__
 from ...core.errors import BloomsealError, UsageError
 from ...keytools.keyring.keyring import Keyring
 from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
-from ..arguments.keys import KeyOptions, key_options
+from ..arguments.auditing import HeldAgainst
+from ..arguments.keys import KeyOptions
+from ..arguments.options import options
+from ..command import PATH, Command, CommandState
+from ..hints import hint_for
 from ..render import busy, print_json, table
-from ..state import PATH, CommandState, common_options
-from .checkup import Check, CheckOutcome, kms_checks, software_checks, table_checks
+
+if TYPE_CHECKING:
+    from ...audit.report import Report
+    from ...keytools.kms.calls import KmsCalls
 
 __all__ = ["doctor"]
 
-_SAMPLE = 20
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\d.]+))?[^;]*(?:;.*extra\s*==\s*[\"']([\w-]+)[\"'])?")
+_SECONDS: Final = 10.0
+_SAMPLE: Final = 20
+_SHOWN: Final = 3
 
 
-@click.command()
+class CheckOutcome(StrEnum):
+    """The outcome of a check. UNKNOWN is an answer, and none to rely on."""
+
+    OK = "ok"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    PROBLEM = "problem"
+
+    @property
+    def good(self) -> bool:
+        return self in (CheckOutcome.OK, CheckOutcome.NOTE)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the answer.
+
+    Attributes:
+        part: ``software``, ``policy``, ``keys`` or ``table``.
+        name: what was looked at.
+        state: how it came out.
+        found: in words.
+        hint: what to try.
+    """
+
+    part: str
+    name: str
+    state: CheckOutcome
+    found: str
+    hint: str | None = None
+
+    @classmethod
+    def failed(cls, part: str, name: str, error: BloomsealError, state: CheckOutcome = CheckOutcome.PROBLEM) -> Check:
+        """The line for an error of ours."""
+        # Without the place: the line's name says it.
+        return cls(part, name, state, error.what, hint_for(error))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@click.command(cls=Command)
 @click.argument("path", type=PATH, required=False, metavar="[TABLE]")
-@click.option(
-    "--policy", type=PATH, metavar="FILE", help="Policy file: its master keys are tried, the files held against it."
-)
-@click.option(
-    "--table",
-    "table_name",
-    metavar="NAME",
-    help="The policy's table (default: all, or the one that TABLE is named after).",
-)
 @click.option(
     "--sample", type=click.IntRange(1), default=_SAMPLE, show_default=True, help="Files of TABLE to look at, at most."
 )
-@key_options
-@common_options()
-def doctor(path: str | None, policy: str | None, table_name: str | None, sample: int, keys: KeyOptions) -> int:
+@options(HeldAgainst, "against")
+@options(KeyOptions, "keys")
+def doctor(path: str | None, sample: int, against: HeldAgainst, keys: KeyOptions) -> int:
     """Check versions and extras, Java and Spark, the policy, each of its master keys, and a sample of TABLE's files.
 
     A throwaway key is wrapped and unwrapped under each master key of the policy. Nothing is written, and no network is
@@ -50,10 +99,10 @@ def doctor(path: str | None, policy: str | None, table_name: str | None, sample:
       bloomseal doctor --policy policy.toml
       bloomseal doctor lake/customers --policy policy.toml --table customers --keyring keys.json
     """
-    if table_name is not None and policy is None:
+    if against.table is not None and against.policy is None:
         raise UsageError("--table names a table of --policy", hint="--policy FILE --table NAME")
     with busy("Looking"):
-        checks = list(_checks(path, policy, table_name, sample, keys))
+        checks = [*_software_checks(), *_checks(path, sample, against, keys)]
     good = all(check.state.good for check in checks)
     if CommandState.current().json:
         print_json({"ok": good, "checks": [check.to_dict() for check in checks]})
@@ -64,10 +113,7 @@ def doctor(path: str | None, policy: str | None, table_name: str | None, sample:
     return 0 if good else 1
 
 
-def _checks(
-    path: str | None, policy_path: str | None, table_name: str | None, sample: int, keys: KeyOptions
-) -> Iterator[Check]:
-    yield from software_checks()
+def _checks(path: str | None, sample: int, against: HeldAgainst, keys: KeyOptions) -> Iterator[Check]:
     policy: Policy | TablePolicy | None = None
     at_hand = None
     try:
@@ -75,17 +121,16 @@ def _checks(
     except BloomsealError as error:
         yield Check.failed("keys", "keys given", error)
     tools = at_hand if isinstance(at_hand, KeyTools) else None
-    if policy_path is not None:
+    if against.policy is not None:
         try:
-            loaded = Policy.load(policy_path, kms=tools)
-            policy = loaded if table_name is None else loaded.for_table(table_name)
-            yield Check(
-                "policy", policy_path, CheckOutcome.OK, f"valid; tables: {', '.join(sorted(loaded.tables)) or 'none'}"
-            )
+            loaded = Policy.load(against.policy, kms=tools)
+            policy = loaded if against.table is None else loaded.for_table(against.table)
+            tables = ", ".join(sorted(loaded.tables)) or "none"
+            yield Check("policy", against.policy, CheckOutcome.OK, f"valid; tables: {tables}")
         except BloomsealError as error:
-            yield Check.failed("policy", policy_path, error)
+            yield Check.failed("policy", against.policy, error)
     if policy is not None:
-        tried = list(kms_checks(policy, tools))
+        tried = list(_kms_checks(policy, tools))
         yield from tried
         works = any(check.state is CheckOutcome.OK for check in tried)
         if tools is not None and not works:
@@ -97,19 +142,186 @@ def _checks(
     elif isinstance(at_hand, KeyTools):
         yield _without_policy(at_hand)
     if path is not None:
-        yield from table_checks(path, policy, at_hand, sample=sample)
+        yield from _table_checks(path, policy, at_hand, sample=sample)
 
 
 def _without_policy(tools: KeyTools) -> Check:
     kms = tools.kms
-    found = "there; which master keys to try, a policy says"
-    if isinstance(kms, Keyring):
-        found = f"opens; master keys: {', '.join(key.name for key in kms.list()) or 'none'}"
     name = str(getattr(kms, "kms_name", type(kms).__name__))
-    return Check(
-        "keys",
-        name,
-        CheckOutcome.OK if isinstance(kms, Keyring) else CheckOutcome.NOTE,
-        found,
-        None if isinstance(kms, Keyring) else "--policy FILE",
-    )
+    if isinstance(kms, Keyring):
+        known = ", ".join(key.name for key in kms.list()) or "none"
+        return Check("keys", name, CheckOutcome.OK, f"opens; master keys: {known}")
+    return Check("keys", name, CheckOutcome.NOTE, "there; which master keys to try, a policy says", "--policy FILE")
+
+
+def _software_checks() -> Iterator[Check]:
+    """Versions, extras, and a Java for Spark. Loads none of the libraries."""
+    here = f"{__version__}, Python {platform.python_version()}, {platform.system()}"
+    yield Check("software", "bloomseal", CheckOutcome.OK, here)
+    extras: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    try:
+        required = metadata.requires("bloomseal") or []
+    except metadata.PackageNotFoundError:
+        yield Check("software", "libraries", CheckOutcome.UNKNOWN, "bloomseal is not installed", "pip install .")
+        required = []
+    found = []
+    for text in required:
+        if (match := _REQUIREMENT.match(text)) is None:
+            continue
+        name, floor, extra = match.groups()
+        version = _version(name)
+        old = version is not None and floor is not None and _numbers(version) < _numbers(floor)
+        if extra is not None:
+            extras[extra].append((f"{name} {version}", version is not None and not old))
+        elif version is None or old:
+            said = f"{version or 'missing'}, {floor} is needed"
+            yield Check("software", name, CheckOutcome.PROBLEM, said, f"pip install '{name}>={floor}'")
+        elif name in ("pyarrow", "cryptography", "numpy"):
+            found.append(f"{name} {version}")
+    if found:
+        yield Check("software", "libraries", CheckOutcome.OK, ", ".join(sorted(found)))
+    there = [name for name, libraries in extras.items() if all(good for _, good in libraries)]
+    if there:
+        told = ", ".join(f"{name} ({', '.join(text for text, _ in extras[name])})" for name in there)
+        yield Check("software", "extras", CheckOutcome.OK, told)
+    if missing := [name for name in extras if name not in there]:
+        pip = f"pip install 'bloomseal[{','.join(missing)}]'"
+        yield Check("software", "extras not there", CheckOutcome.NOTE, ", ".join(missing), pip)
+    yield _java()
+
+
+def _kms_checks(policy: Policy | TablePolicy, tools: KeyTools | None) -> Iterator[Check]:
+    """Wrap and unwrap a throwaway key under every master key that a policy names.
+
+    Args:
+        policy: of all tables, or of one.
+        tools: take the place of the policy's KMS; None: go where it names.
+    """
+    from ...keytools.kms.calls import KmsCalls
+    from ...policy import Policy
+
+    seen: set[tuple[int, str]] = set()
+    for named in policy.tables.values() if isinstance(policy, Policy) else [policy]:
+        try:
+            client = (tools or named.keys).kms
+        except BloomsealError as error:
+            yield Check.failed("keys", f"KMS of table {named.name}", error)
+            continue
+        calls = KmsCalls(client, timeout=_SECONDS, attempts=1, max_parallel=1)
+        for master_key, current in _master_keys(named):
+            if (id(client), master_key) not in seen:
+                seen.add((id(client), master_key))
+                yield _tried(calls, master_key, current)
+
+
+def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, sample: int) -> Iterator[Check]:
+    """The audit's findings in a sample of a table's files.
+
+    Args:
+        path: what `bloomseal.audit` takes.
+        policy: to hold the files against.
+        keys: to look with; None: what everybody sees.
+        sample: files at most, evenly spread.
+    """
+    from ...audit.facts.auditor import Auditor
+    from ...audit.report import judged
+
+    try:
+        auditor = Auditor(keys, policy, with_keys=keys is not None)
+        places = auditor.find([path])
+        total = len(places.files)
+        if sample < total:
+            chosen = [places.files[number * total // sample] for number in range(sample)]
+            # The material of files that are not looked at would seem to belong to none.
+            places = replace(places, files=chosen, sidecars=[])
+        seen, _ = auditor.look(places)
+        report = judged(auditor, places, seen)
+    except BloomsealError as error:
+        yield Check.failed("table", path, error)
+        return
+    state = CheckOutcome.OK if report.files else CheckOutcome.UNKNOWN
+    looked = f"{report.files} of {total} looked at{'' if keys is not None else ', without keys'}"
+    yield Check("table", "files", state, looked, None if total else "the folder of the table")
+    if policy is None:
+        clear = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())
+        said = f"none, so that nothing was judged; in clear: {clear}"
+        yield Check("table", "policy", CheckOutcome.NOTE, said, "--policy FILE")
+    elif report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
+        said = "no table of the policy is called as the path is"
+        yield Check("table", "policy", CheckOutcome.UNKNOWN, said, "--table NAME")
+    yield from _findings(report, path)
+    # Without keys much is hidden by design; what could not be looked at is a doubt.
+    told: list[tuple[CheckOutcome, str, str | None]] = [(CheckOutcome.UNKNOWN, text, None) for text in report.unseen]
+    told += [(CheckOutcome.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
+    for state, text, hint in told[:_SHOWN]:
+        yield Check("table", "not seen", state, text, hint)
+    if len(told) > _SHOWN:
+        worst = CheckOutcome.UNKNOWN if len(report.unseen) > _SHOWN else CheckOutcome.NOTE
+        yield Check("table", "not seen", worst, f"and {len(told) - _SHOWN} more", "bloomseal audit has all")
+
+
+def _findings(report: Report, path: str) -> Iterator[Check]:
+    from ...audit import Severity
+
+    for found in report.by_rule():
+        worst = found.worst
+        if worst.severity >= Severity.WARNING:
+            yield Check(
+                "table",
+                f"{worst.rule.id} {worst.rule.name}",
+                CheckOutcome.PROBLEM if worst.severity >= Severity.ERROR else CheckOutcome.NOTE,
+                f"{found.files} file{'s' if found.files > 1 else ''}, such as {worst.file or path}: {worst.message}",
+                worst.mend,
+            )
+
+
+def _java() -> Check:
+    from ...spark.runtime import java_home, java_version
+
+    if (spark := _version("pyspark")) is None:
+        return Check("software", "Spark", CheckOutcome.NOTE, "PySpark is not there", "pip install 'bloomseal[spark]'")
+    if (home := java_home()) is None:
+        pip = "pip install 'bloomseal[jvm]', or JAVA_HOME"
+        return Check("software", "Spark", CheckOutcome.NOTE, f"PySpark {spark}, no Java of version 17 or later", pip)
+    return Check("software", "Spark", CheckOutcome.OK, f"PySpark {spark}, Java {java_version(home)}")
+
+
+def _master_keys(table: TablePolicy) -> ItemsView[str, bool]:
+    """Name → whether new files are sealed under it."""
+    columns = table.columns.values()
+    older = [*table.previous_footer_keys, *(name for column in columns for name in column.previous_keys)]
+    current = [table.footer_key, *(column.key for column in columns if column.key is not None)]
+    return (dict.fromkeys(older, False) | dict.fromkeys(current, True)).items()
+
+
+def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
+    from ...core.encryption import SecretKey
+    from ...keytools import KmsAccessError, Problem
+
+    throwaway, name = SecretKey.generate(128), f"{master_key} in {calls.name}"
+    doing = "wrap"
+    try:
+        wrapped = calls.wrap(throwaway, master_key)
+        doing = "unwrap"
+        if calls.unwrap(wrapped, master_key).reveal() != throwaway.reveal():
+            hint = "the log of the KMS: its key may have been replaced"
+            return Check("keys", name, CheckOutcome.PROBLEM, "another key came back than was wrapped", hint)
+    except BloomsealError as error:
+        problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID
+        state = CheckOutcome.UNKNOWN if problem in (Problem.UNREACHABLE, Problem.THROTTLED) else CheckOutcome.PROBLEM
+        if not current and doing == "wrap" and problem is Problem.DENIED:
+            # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
+            state = CheckOutcome.NOTE
+        return Check("keys", name, state, f"{doing}: {problem}: {error.what}", hint_for(error))
+    return Check("keys", name, CheckOutcome.OK, "wraps and unwraps" if current else "wraps and unwraps; a previous key")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...core.errors import UsageError
-from ..arguments.keys import KeyOptions, key_options
-from ..arguments.looking import LookOptions, look_options
+from ..arguments.auditing import LookOptions
+from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
+from ..command import PATH, CommandState, Group
 from ..render import facts, print_json, printable, progress, table
-from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...evidence.bundle.signing import Signer
@@ -28,7 +28,7 @@ _FORM: Final = 3
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
 
 
-class _Evidence(click.Group):
+class _Evidence(Group):
     """``evidence TABLE...`` makes a bundle: what is no other command's name is a table's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -38,16 +38,15 @@ class _Evidence(click.Group):
 
 
 @click.group(cls=_Evidence)
-@common_options()
 def evidence() -> None:
-    """Make the bundle that an auditor takes away: bloomseal evidence TABLE... --out evidence.zip
+    """Make the bundle that an auditor takes away: bloomseal evidence TABLE... --output evidence.zip
 
     It holds keys with their states and periods, columns and what they come under, rotations, destructions, what anybody
     can read, findings, and a CycloneDX bill, all under a signed manifest.
 
     \b
     Examples:
-      bloomseal evidence lake/customers --out q3.zip --policy policy.toml --keyring keys.json --sign-key officer.pem
+      bloomseal evidence lake/customers --output q3.zip --policy policy.toml --keyring keys.json --sign-key officer.pem
       bloomseal evidence sign q3.zip --sign-key second.pem
       bloomseal evidence verify q3.zip --public-key officer.pub.pem --public-key second.pub.pem
     """
@@ -113,13 +112,12 @@ _signing_options = options(_Signing, "signing")
 
 @evidence.command(_MAKE)
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="TABLE...")
-@click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
+@click.option("--output", "out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @_signing_options
-@look_options
+@options(LookOptions, "look")
 @options(_Beside, "beside")
-@key_options
-@common_options()
+@options(KeyOptions, "keys")
 def make_bundle(
     paths: tuple[str, ...],
     out: str,
@@ -165,7 +163,6 @@ def make_bundle(
 @_signing_options
 @click.option("--signature", type=PATH, metavar="FILE", help="A signature over manifest.json that was made elsewhere.")
 @click.option("--public-key", type=PATH, metavar="PEM", help="Its signer's public key.")
-@common_options()
 def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str | None) -> int:
     """Add a signature to BUNDLE, whose members are compared with its manifest first.
 
@@ -190,7 +187,6 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
 
 @evidence.command("public-key")
 @click.argument("key", metavar="KMS#KEY")
-@common_options()
 def public_key_of(key: str) -> int:
     """Print the public key, in PEM, of a key that signs with --sign: for whoever is to verify."""
     from ...evidence import KmsSigner
@@ -215,7 +211,6 @@ def public_key_of(key: str) -> int:
     metavar="PEM",
     help="Public key (Ed25519, P-256, P-384) that must have signed. Repeatable.",
 )
-@common_options()
 def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
     """Is BUNDLE as its signers left it? Needs nothing but the bundle and the public keys; then tells what it says.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -16,15 +16,13 @@ from ...table.open import open_table
 from ..arguments.opening import OpeningOptions
 from ..arguments.options import argument, option, options
 from ..arguments.sealing import SealingOptions
-from ..render import facts, print_json, progress, size, table
-from ..state import PATH, CommandState, common_options
+from ..command import PATH, Group
+from ..render import answer, progress
 
 __all__ = ["index"]
 
-_NAMED: Final = 10
 
-
-@click.group(short_help="Build and look after sealed indexes: which row groups of a table can hold a value.")
+@click.group(cls=Group, short_help="Build and look after sealed indexes: which row groups of a table can hold a value.")
 def index() -> None:
     """Build and look after the sealed index of a column: which row groups of a whole table can hold a value.
 
@@ -127,7 +125,6 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would 
 @_sized
 @_dry_run
 @_writes
-@common_options()
 def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
 
@@ -147,7 +144,6 @@ def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
 @index.command(short_help="Cover files that are new or were replaced.")
 @_dry_run
 @_writes
-@common_options()
 def update(writing: _IndexToWrite, dry_run: bool) -> int:
     """Hash the files of TABLE that are new or have changed, and add them. Runs of like size are merged.
 
@@ -164,7 +160,6 @@ def update(writing: _IndexToWrite, dry_run: bool) -> int:
 @index.command(short_help="Merge the index's runs.")
 @click.option("--everything", is_flag=True, help="Into one, under fresh keys: after the master key was changed.")
 @_writes
-@common_options()
 def compact(writing: _IndexToWrite, everything: bool) -> None:
     """Merge runs of like size, and drop what they hold about files that are gone. No value is hashed.
 
@@ -175,25 +170,13 @@ def compact(writing: _IndexToWrite, everything: bool) -> None:
     opened = writing.index
     with progress("Merging") as tell:
         report = opened.compact(everything=everything, progress=tell)
-    if CommandState.current().json:
-        print_json(report.to_dict())
-        return
-    facts(
-        [
-            ("runs merged", report.merged),
-            ("runs now", report.runs),
-            ("entries before", report.entries_before if report.merged else None),
-            ("entries now", report.entries if report.merged else None),
-        ],
-        title=f"index of {report.column}",
-    )
+    answer(report.to_dict(), title=f"index of {report.column}")
 
 
 @index.command(short_help="Make the index anew, under a new secret.")
 @_sized
 @_dry_run
 @_writes
-@common_options()
 def rebuild(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Hash every file again, under a new secret and fresh keys, whatever is there now. The old index serves until then.
 
@@ -215,7 +198,6 @@ def rebuild(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     help="Look at this share of the files only.",
 )
 @_reads
-@common_options()
 def check(reading: _IndexToRead, sample: float | None) -> int:
     """Hold the index against every value of the files that it covers.
 
@@ -228,27 +210,12 @@ def check(reading: _IndexToRead, sample: float | None) -> int:
     opened = reading.index
     with progress("Checking") as tell:
         report = opened.check(sample=sample, progress=tell)
-    if CommandState.current().json:
-        print_json({**report.to_dict(), "ok": report.ok})
-        return 0 if report.ok else 1
-    facts(
-        [
-            ("files checked", report.files),
-            ("row groups", report.row_groups),
-            ("values", report.values),
-            ("missing", sum(report.missing.values())),
-            ("files not covered", report.uncovered),
-        ],
-        title=f"index of {report.column}",
-    )
-    wrong = [(path, f"{count} values are not in the index") for path, count in sorted(report.missing.items())]
-    _tell_left([*wrong, *sorted(report.left.items())])
+    answer({**report.to_dict(), "ok": report.ok}, title=f"index of {report.column}")
     return 0 if report.ok else 1
 
 
 @index.command(short_help="Tell what the index covers, and its size.")
 @_reads
-@common_options()
 def show(reading: _IndexToRead) -> None:
     """Tell how much of TABLE the index covers, its runs, and its size.
 
@@ -257,31 +224,12 @@ def show(reading: _IndexToRead) -> None:
       bloomseal index show lake/customers --column ssn --policy policy.toml --table customers
     """
     found = reading.index.show()
-    if CommandState.current().json:
-        print_json(found.to_dict())
-        return
-    facts(
-        [
-            ("folder", found.folder),
-            ("files covered", f"{found.covered:,} of {found.files:,}"),
-            ("row groups covered", found.row_groups),
-            ("entries", found.entries),
-            ("size", size(found.bytes)),
-            ("fingerprint", f"{found.fingerprint_bits} bits"),
-            ("false places asked for", found.false_places),
-            ("false places expected", found.expected_false_places),
-            ("padded", found.pad),
-            ("values of one query", found.max_keys),
-        ],
-        title=f"index of {found.column}",
-    )
-    table(["run", "entries", "files", "bytes"], [(r["id"], r["entries"], r["shards"], r["bytes"]) for r in found.runs])
+    answer(found.to_dict(), title=f"index of {found.column}")
 
 
 @index.command(short_help="Remove the index.")
 @options(_IndexColumn, "place")
 @click.option("--dry-run", is_flag=True, help="Tell whether there is one; remove nothing.")
-@common_options()
 def drop(place: _IndexColumn, dry_run: bool) -> None:
     """Remove the index of COLUMN. Needs no key, and no file of the table is touched.
 
@@ -296,39 +244,9 @@ def drop(place: _IndexColumn, dry_run: bool) -> None:
         there = opened.exists
     else:
         gone, there = opened.drop(), False
-    if CommandState.current().json:
-        print_json({"column": column, "removed": gone, "there": there})
-        return
-    facts([("files removed", len(gone)), ("there is an index", there if dry_run else None)], title=f"index of {column}")
+    answer({"column": column, "removed": gone, "there": there}, title=f"index of {column}")
 
 
 def _tell(report: UpdateReport, dry_run: bool) -> int:
-    if CommandState.current().json:
-        print_json({**report.to_dict(), "ok": report.ok, "dry_run": dry_run})
-        return 0 if report.ok or dry_run else 1
-    if dry_run:
-        facts(
-            [("files to hash, or to look at again", len(report.left)), ("dry run", "nothing was written")],
-            title=f"index of {report.column}",
-        )
-        return 0
-    facts(
-        [
-            ("files covered", f"{report.covered:,} of {report.files:,}"),
-            ("hashed", report.hashed),
-            ("their pages known already", report.refreshed or None),
-            ("entries added", report.entries),
-            ("runs", report.runs),
-        ],
-        title=f"index of {report.column}",
-    )
-    _tell_left(sorted(report.left.items()))
-    return 0 if report.ok else 1
-
-
-def _tell_left(left: list[tuple[str, str]]) -> None:
-    if not left:
-        return
-    table(["file", "why it was left out"], left[:_NAMED])
-    if len(left) > _NAMED:
-        facts([("and more files", len(left) - _NAMED)])
+    answer({**report.to_dict(), "ok": report.ok, "dry_run": dry_run}, title=f"index of {report.column}")
+    return 0 if report.ok or dry_run else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,11 +12,11 @@ import click
 
 from ...core.errors import UsageError
 from ...keytools.keyring.keyfile import MasterKey
-from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE, Keyring
-from ..arguments.keys import open_keyring, read_passphrase
+from ...keytools.keyring.keyring import Keyring
+from ..arguments.keys import KeyringOptions, read_passphrase
 from ..arguments.options import option, options
+from ..command import PATH, CommandState, Group
 from ..render import print_json, remark, table
-from ..state import PATH, CommandState, common_options
 
 __all__ = ["keyring"]
 
@@ -25,32 +24,6 @@ _BITS: Final = click.option(
     "--bits", type=click.Choice(["128", "192", "256"]), help="Length of the key (default: 256)."
 )
 _VERSION: Final = click.option("--version", "number", type=int, metavar="N", help="This version only (default: all).")
-
-
-@dataclass
-class _KeyringFile:
-    """A keyring file."""
-
-    keyring: str | None = option(
-        "--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."
-    )
-    passphrase_file: str | None = option(
-        "--passphrase-file",
-        type=PATH,
-        metavar="PATH",
-        help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
-    )
-
-    @property
-    def path(self) -> str:
-        """Where it is."""
-        if place := self.keyring or os.environ.get(PATH_VARIABLE):
-            return place
-        raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
-
-    def open(self) -> Keyring:
-        """The keyring."""
-        return open_keyring(self.path, self.passphrase_file)
 
 
 @dataclass
@@ -76,10 +49,10 @@ class _Grounds:
     )
 
 
-_keyring_options = options(_KeyringFile, "file")
+_keyring_options = options(KeyringOptions, "file")
 
 
-@click.group()
+@click.group(cls=Group)
 def keyring() -> None:
     """Make and look after the master keys in a local keyring file. Key bytes are never shown.
 
@@ -96,8 +69,7 @@ def keyring() -> None:
 @_BITS
 @click.option("--passphrase", is_flag=True, help="Ask for a passphrase that protects the keys in the file.")
 @_keyring_options
-@common_options()
-def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _KeyringFile) -> None:
+def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: KeyringOptions) -> None:
     """Make a keyring file of mode 0600, with a master key for each NAME.
 
     A passphrase, from --passphrase-file, the environment or a prompt, seals the keys in the file.
@@ -119,8 +91,7 @@ def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: _Ke
 @_BITS
 @click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
-@common_options()
-def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _KeyringFile) -> None:
+def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: KeyringOptions) -> None:
     """Add a master key for each NAME."""
     ring = file.open()
     _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
@@ -131,8 +102,7 @@ def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: _Keyring
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_BITS
 @_keyring_options
-@common_options()
-def rotate(names: tuple[str, ...], bits: str | None, file: _KeyringFile) -> None:
+def rotate(names: tuple[str, ...], bits: str | None, file: KeyringOptions) -> None:
     """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
     ring = file.open()
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
@@ -143,8 +113,7 @@ def rotate(names: tuple[str, ...], bits: str | None, file: _KeyringFile) -> None
 @click.option("--new-passphrase-file", metavar="PATH", help="File with the new passphrase (default: a prompt).")
 @click.option("--remove", is_flag=True, help="Leave the keys in clear: only the file's mode guards them then.")
 @_keyring_options
-@common_options()
-def passphrase(new_passphrase_file: str | None, remove: bool, file: _KeyringFile) -> None:
+def passphrase(new_passphrase_file: str | None, remove: bool, file: KeyringOptions) -> None:
     """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
 
     The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that
@@ -166,8 +135,7 @@ def passphrase(new_passphrase_file: str | None, remove: bool, file: _KeyringFile
 @click.argument("name")
 @_VERSION
 @_keyring_options
-@common_options()
-def disable(name: str, number: int | None, file: _KeyringFile) -> None:
+def disable(name: str, number: int | None, file: KeyringOptions) -> None:
     """Refuse the use of a master key, or of one version, until it is enabled again."""
     _show([file.open().disable(name, number)])
 
@@ -176,8 +144,7 @@ def disable(name: str, number: int | None, file: _KeyringFile) -> None:
 @click.argument("name")
 @_VERSION
 @_keyring_options
-@common_options()
-def enable(name: str, number: int | None, file: _KeyringFile) -> None:
+def enable(name: str, number: int | None, file: KeyringOptions) -> None:
     """Undo disable. What is destroyed stays destroyed."""
     _show([file.open().enable(name, number)])
 
@@ -188,8 +155,7 @@ def enable(name: str, number: int | None, file: _KeyringFile) -> None:
 @options(_Grounds, "grounds")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_keyring_options
-@common_options()
-def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _KeyringFile) -> None:
+def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: KeyringOptions) -> None:
     """Erase a master key's bytes, or one version's: everything that it wrapped can never be opened again.
 
     It wants the evidence that no file needs it, or to be told to do without. Copies of the keyring file in backups and
@@ -227,8 +193,7 @@ def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: _
 
 @keyring.command("list", short_help="List master keys and their versions.")
 @_keyring_options
-@common_options()
-def list_keys(file: _KeyringFile) -> None:
+def list_keys(file: KeyringOptions) -> None:
     """List master keys, their versions and states; never their bytes."""
     _show(file.open().list())
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...core.errors import BloomsealError, UsageError
 from ...core.verdict import Verdict
-from ..arguments.opening import TableOptions, table_options
+from ..arguments.opening import TableOptions
+from ..arguments.options import options
 from ..arguments.values import parse_value, read_lines
-from ..render import print_json, table
-from ..state import PATH, CommandState, common_options
+from ..command import PATH, Command, CommandState
+from ..render import answer, print_json, table
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
@@ -23,7 +23,7 @@ __all__ = ["probe"]
 _ABSENT_EXIT = 1
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=PATH)
 @click.argument("column")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
@@ -34,8 +34,7 @@ _ABSENT_EXIT = 1
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code answers.")
 @click.option("--per-file", is_flag=True, help="Of a table, tell which files to read, not only how many.")
-@table_options
-@common_options()
+@options(TableOptions, "source")
 def probe(
     file: str,
     column: str,
@@ -64,10 +63,12 @@ def probe(
     if not texts:
         raise UsageError("no value to ask for", hint="VALUE..., or --values-from PATH")
     if (opened := source.one_file([file])) is None:
-        found = _ask_table(source.table([file]), column, texts)
-        if not quiet:
-            _tell_table(file, column, texts, found, per_file)
-        return 0 if found.maybe else _ABSENT_EXIT
+        told = _ask_table(source.table([file]), file, column, texts, per_file)
+        if not quiet and per_file and not CommandState.current().json:
+            _tell_files(told["values"])
+        elif not quiet:
+            answer(told, title=file)
+        return 0 if told["maybe_present"] else _ABSENT_EXIT
     with opened:
         by_group = opened.probe(column, _parsed(texts, opened.leaf(column), file, column))
     verdicts = [[group[index] for group in by_group] for index in range(len(texts))]
@@ -97,62 +98,40 @@ def probe(
     return 0 if present else _ABSENT_EXIT
 
 
-@dataclass
-class _Found:
-    """A table's answer.
-
-    Attributes:
-        files: their paths.
-        row_groups: number in all files.
-        maybe: number of a value → the files to read, each with its row groups' verdicts. Absent values are left out.
-    """
-
-    files: list[str]
-    row_groups: int
-    maybe: dict[int, list[tuple[str, list[Verdict]]]]
-
-
-def _ask_table(opened: SealedTable, column: str, texts: list[str]) -> _Found:
-    asked = _parsed(texts, opened.leaves.leaf(column), None, column)
-    answers = opened.probe(column, asked)
-    maybe: dict[int, list[tuple[str, list[Verdict]]]] = {}
-    for path, groups in answers.items():
-        for index, verdicts in enumerate(zip(*groups, strict=True)):
-            if any(verdict is not Verdict.ABSENT for verdict in verdicts):
-                maybe.setdefault(index, []).append((path, list(verdicts)))
-    return _Found(opened.files, sum(map(len, answers.values())), maybe)
-
-
-def _tell_table(path: str, column: str, texts: list[str], found: _Found, per_file: bool) -> None:
-    rows = []
+def _ask_table(opened: SealedTable, path: str, column: str, texts: list[str], per_file: bool) -> dict[str, Any]:
+    """A table's answer, as plain data: per value the files to read, each with its row groups' verdicts."""
+    answers = opened.probe(column, _parsed(texts, opened.leaves.leaf(column), None, column))
+    values = []
     for index, text in enumerate(texts):
-        files = found.maybe.get(index, [])
-        verdict = _overall([_overall(verdicts) for _, verdicts in files])
-        groups = sum(verdict is not Verdict.ABSENT for _, verdicts in files for verdict in verdicts)
-        rows.append((text, verdict, files, groups))
-    if CommandState.current().json:
-        told = [
-            {"value": text, "verdict": verdict, "files_to_read": len(files), "row_groups_to_read": groups}
-            | ({"files": dict(files)} if per_file else {})
-            for text, verdict, files, groups in rows
-        ]
-        counts = {"files": len(found.files), "row_groups": found.row_groups, "maybe_present": bool(found.maybe)}
-        print_json({"table": path, "column": column, **counts, "values": told})
-    elif per_file:
-        head = ["value", "file", "verdict", "row groups to read", "row groups without filter"]
-        listed = []
-        for text, verdict, files, _ in rows:
-            listed += [
-                (text, name, str(_overall(of)), _groups(of, Verdict.MAYBE_PRESENT), _groups(of, Verdict.NO_FILTER))
-                for name, of in files
-            ] or [(text, "", str(verdict), "", "")]
-        table(head, listed)
-    else:
-        summed = [
-            (text, str(verdict), f"{len(files)} of {len(found.files)}", f"{groups} of {found.row_groups}")
-            for text, verdict, files, groups in rows
-        ]
-        table(["value", "verdict", "files to read", "row groups to read"], summed)
+        files = {name: [group[index] for group in groups] for name, groups in answers.items()}
+        files = {name: verdicts for name, verdicts in files.items() if _overall(verdicts) is not Verdict.ABSENT}
+        values.append(
+            {
+                "value": text,
+                "verdict": _overall([_overall(verdicts) for verdicts in files.values()]),
+                "files_to_read": len(files),
+                "row_groups_to_read": sum(one is not Verdict.ABSENT for of in files.values() for one in of),
+                **({"files": files} if per_file else {}),
+            }
+        )
+    return {
+        "table": path,
+        "column": column,
+        "files": len(opened.files),
+        "row_groups": sum(map(len, answers.values())),
+        "maybe_present": any(one["files_to_read"] for one in values),
+        "values": values,
+    }
+
+
+def _tell_files(values: list[dict[str, Any]]) -> None:
+    rows = []
+    for one in values:
+        rows += [
+            (one["value"], name, str(_overall(of)), _groups(of, Verdict.MAYBE_PRESENT), _groups(of, Verdict.NO_FILTER))
+            for name, of in one["files"].items()
+        ] or [(one["value"], "", str(one["verdict"]), "", "")]
+    table(["value", "file", "verdict", "row groups to read", "row groups without filter"], rows)
 
 
 def _parsed(texts: list[str], leaf: Leaf, file: str | None, column: str) -> list[Any]:

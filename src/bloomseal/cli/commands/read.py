@@ -16,9 +16,9 @@ from ..arguments.opening import TableOptions
 from ..arguments.options import option, options
 from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
+from ..command import PATH, Command, CommandState
 from ..output import RowOutput
 from ..render import plain, progress, remark, table
-from ..state import PATH, CommandState, common_options
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
@@ -113,7 +113,7 @@ def _batches(file: SealedFile, plan: Any, tell: Callable[[float, int], None]) ->
         tell(part + 1, file.num_parts)
 
 
-@click.command()
+@click.command(cls=Command, formats=("table", "json", "csv"))
 @click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @options(_Wanted, "wanted")
 @click.option(
@@ -126,7 +126,6 @@ def _batches(file: SealedFile, plan: Any, tell: Callable[[float, int], None]) ->
     help="Write the rows IN PLAINTEXT to .parquet, .csv, .tsv, .ndjson (also .gz) or .arrow; - is standard output.",
 )
 @click.option("--stats", is_flag=True, help="Tell on standard error how many row groups were ruled out.")
-@common_options("table", "json", "csv")
 def read(files: tuple[str, ...], wanted: _Wanted, limit: int | None, output: str | None, stats: bool) -> None:
     """Read rows of FILEs: files, folders, patterns, or a Delta or Iceberg table. Several are read as one table. Row
     groups are ruled out by statistics and filters first; the answer is exact.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import click
 
@@ -13,17 +14,15 @@ from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
 from ...rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
 from ...rotation.job import Job
-from ...rotation.outcome import Status
+from ...rotation.outcome import RotationReport, Status
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
-from ..arguments.filters import filter_option
-from ..arguments.keys import KeyOptions, key_options
-from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
+from ..arguments.keys import KeyOptions
+from ..arguments.opening import OpeningOptions, PolicyOptions
 from ..arguments.options import argument, option, options
-from ..arguments.sealing import SealingOptions, resealing_options, sealing_options
-from ..render import progress, remark
-from ..rotation_report import tell_plan, tell_report
-from ..state import PATH, common_options
+from ..arguments.sealing import ResealingOptions, SealingOptions, filter_option
+from ..command import PATH, Command, CommandState
+from ..render import answer, print_json, progress, remark, show
 
 __all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
 
@@ -32,6 +31,7 @@ __all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
 class RunOptions:
     """What all five commands have in common."""
 
+    SECTION: ClassVar = "Run"
     paths: tuple[str, ...] = argument(nargs=-1, type=PATH, required=True, metavar="PATH...")
     follow_links: bool = option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too.")
     journal: str | None = option(
@@ -57,7 +57,8 @@ class RunOptions:
         if self.dry_run:
             with progress("Planning") as tell:
                 planned = plan(self.paths, job, progress=tell, **places)
-            tell_plan(planned)
+            _tell_of_nothing(len(planned.files))
+            answer(planned.to_dict(), title=f"{planned.operation}: nothing was written")
             _tell_of_none(job, all(file.action == "none" for file in planned.files))
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
@@ -70,9 +71,43 @@ class RunOptions:
                 progress=tell,
                 **places,
             )
-        tell_report(report)
+        _tell_of_nothing(len(report.files))
+        if CommandState.current().json:
+            print_json(report.to_dict())
+        else:
+            show(_for_people(report), title=f"{report.operation}: {len(report.files)} files")
         _tell_of_none(job, all(file.status is Status.NOTHING for file in report.files))
         return 0 if report.ok else 1
+
+
+def _tell_of_nothing(files: int) -> None:
+    """A folder that was misspelt, and exists, is done at once."""
+    if not files:
+        remark("no data file was found there")
+
+
+def _for_people(report: RotationReport) -> dict[str, Any]:
+    """What a run did, of its files only those about which there is something to know."""
+    problems: list[dict[str, Any]] = []
+    for one in report.problems:
+        problems.append({"path": one.path, "status": str(one.status), "why": one.why})
+        problems += [{"path": one.path, "status": f"column {key['column']}", "why": key["why"]} for key in one.left]
+        why = "the file does not refer to it; left as it is"
+        problems += [{"path": one.path, "status": f"key material {name}", "why": why} for name in one.unreferenced]
+    told = {name: value for name, value in report.to_dict().items() if name not in ("counts", "kms")}
+    told |= {
+        "filters_replaced": sum(one.filters_replaced for one in report.files),
+        "files": problems,
+        "unchecked": _by_column(report, "unchecked", "nothing_tells_whether_its_filter_is_right"),
+        "dropped": _by_column(report, "dropped", "its_filter_in_clear_was_not_taken_over"),
+        "old_copies": Counter(one.old_copies for one in report.files if one.old_copies),
+    }
+    return {**report.counts, **told}
+
+
+def _by_column(report: RotationReport, name: str, why: str) -> list[dict[str, Any]]:
+    found = Counter((one.path, each["column"], each["why"]) for one in report.files for each in getattr(one, name))
+    return [{"path": at[0], "column": at[1], why: at[2], "row_groups": number} for at, number in found.items()]
 
 
 def _tell_of_none(job: Job, none_due: bool) -> None:
@@ -148,12 +183,11 @@ _leave_options = options(LeaveOptions, "leave")
 _file_options = options(FileOptions, "files")
 
 
-@click.command(short_help="Wrap data keys anew: another master key, or its current version.")
+@click.command(cls=Command, short_help="Wrap data keys anew: another master key, or its current version.")
 @_leave_options
 @click.option("--check-keys", is_flag=True, help="Unwrap every new wrapping and compare, also where the KMS re-wraps.")
 @_run_options
-@opening_options
-@common_options()
+@options(OpeningOptions, "opening")
 def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_keys: bool) -> int:
     """Wrap the data keys of the files at PATH (files, folders or URIs) under other master keys, or under the current
     versions of the same ones. The data keys stay, and no page is touched: whoever already has a data key keeps what it
@@ -167,15 +201,14 @@ def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_
     return run.carry_out(Rewrap(_decryption(opening), leave.master_keys, check_keys))
 
 
-@click.command(short_help="Seal files again under fresh data keys.")
+@click.command(cls=Command, short_help="Seal files again under fresh data keys.")
 @_leave_options
-@resealing_options
+@options(ResealingOptions, "sealing")
 @filter_option
 @_file_options
 @options(NewKeyOptions, "new")
 @_run_options
-@opening_options
-@common_options()
+@options(OpeningOptions, "opening")
 def rekey(
     run: RunOptions,
     opening: OpeningOptions,
@@ -219,11 +252,10 @@ def rekey(
     return run.carry_out(Rekey(decryption, placed, bloom_filters=filters or None, rebuild_filters=rebuild))
 
 
-@click.command(short_help="Seal the filters that lie in clear on encrypted columns of ORC files.")
+@click.command(cls=Command, short_help="Seal the filters that lie in clear on encrypted columns of ORC files.")
 @click.option("--drop-masked", is_flag=True, help="Leave out the filters over masked values, too.")
 @_run_options
-@opening_options
-@common_options()
+@options(OpeningOptions, "opening")
 def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
     """Build the filters of encrypted columns anew in the ORC files at PATH, where they lie in clear, and seal them
     under new local keys. Filters over masked values stay for readers without a key. A dry run builds the filters, too.
@@ -237,15 +269,14 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
     return run.carry_out(Repair(_decryption(opening), drop_masked))
 
 
-@click.command(short_help="Encrypt plaintext files, their filters with them.")
-@sealing_options
+@click.command(cls=Command, short_help="Encrypt plaintext files, their filters with them.")
+@options(SealingOptions, "sealing")
 @filter_option
 @_file_options
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
 @_run_options
-@key_options
-@policy_options
-@common_options()
+@options(KeyOptions, "keys")
+@options(PolicyOptions, "policy")
 def seal(
     run: RunOptions,
     keys: KeyOptions,
@@ -271,12 +302,11 @@ def seal(
     return run.carry_out(Seal(placed, filters or None, output, files.rebuild_filters))
 
 
-@click.command(short_help="Decrypt files.")
+@click.command(cls=Command, short_help="Decrypt files.")
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the plaintext files.")
 @click.option("--in-place", is_flag=True, help="Replace the files themselves.")
 @_run_options
-@opening_options
-@common_options()
+@options(OpeningOptions, "opening")
 def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_place: bool) -> int:
     """Decrypt the files at PATH, their filters with them: everything in the new files is in clear.
 

@@ -8,15 +8,15 @@ from typing import Final
 import click
 
 from ...core.errors import UsageError
+from ..command import PATH, CommandState, Group
 from ..render import print_json, remark
-from ..state import PATH, CommandState, common_options
 
 __all__ = ["spark"]
 
 _RECIPES: Final = ("spark-sql", "spark-submit", "thrift", "kubernetes", "yarn", "emr", "databricks")
 
 
-@click.group()
+@click.group(cls=Group)
 def spark() -> None:
     """Help for clusters; sessions do the rest by themselves (bloomseal.spark.enable).
 
@@ -43,7 +43,6 @@ def spark() -> None:
     metavar="PATH",
     help="Python with Bloomseal on each machine (default: this one).",
 )
-@common_options()
 def jar(
     path: str, recipe: str | None, policy: str | None, kms: str | None, tables: tuple[str, ...], python: str
 ) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import click
 import pyarrow as pa
@@ -29,15 +29,15 @@ from ...table.dataset import write_dataset
 from ...table.hive import check_partitioning
 from ...table.writing import SealedWriter
 from ...write.writer import resolve_filters
-from ..arguments.filters import filter_option
-from ..arguments.inputs import Input, InputOptions, kind_of, open_inputs
+from ..arguments.inputs import Input, InputOptions, open_inputs
 from ..arguments.keys import KeyOptions
 from ..arguments.opening import PolicyOptions
 from ..arguments.options import option, options
 from ..arguments.places import need_elsewhere
-from ..arguments.sealing import SealingOptions
-from ..render import facts, print_json, progress, size, table
-from ..state import PATH, CommandState, common_options
+from ..arguments.sealing import SealingOptions, filter_option
+from ..arguments.text_input import kind_of
+from ..command import PATH, Command
+from ..render import answer, progress
 
 __all__ = ["write"]
 
@@ -60,7 +60,7 @@ class _Encryption:
                 raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
             return _by_policy(policy, target, in_folder), policy
         if not self.plaintext:
-            return self.sealing.spec(self.keys), None
+            return self.sealing.spec(self.keys, "; or --plaintext if that is meant"), None
         if self.sealing.said:
             raise UsageError("--plaintext and options of encryption exclude one another")
         return None, None
@@ -120,7 +120,7 @@ class _WriteOutcome:
     files: list[str] | None = None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("sources", type=PATH, metavar="INPUT...", nargs=-1, required=True)
 @click.argument("target", type=PATH, metavar="OUTPUT")
 @options(InputOptions, "inputs")
@@ -128,7 +128,6 @@ class _WriteOutcome:
 @options(_Layout, "layout")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
 @options(_Encryption, "sealed")
-@common_options()
 def write(
     sources: tuple[str, ...],
     target: str,
@@ -189,10 +188,7 @@ def write(
         "algorithm": None if encryption is None else encryption.algorithm,
         "columns": [_column(field, encryption, filters, layout.partition_by) for field in found.schema],
     }
-    if CommandState.current().json:
-        print_json(told)
-    else:
-        _show(told)
+    answer(told, title=target)
 
 
 def _write_file(
@@ -309,20 +305,6 @@ def _column(
         "protection": protection,
         "filter": _filter(column.name, encryption, filters),
     }
-
-
-def _show(told: dict[str, Any]) -> None:
-    table(["column", "type", "protection", "filter"], [list(column.values()) for column in told["columns"]])
-    facts(
-        [
-            ("rows", told["rows"]),
-            ("row groups", told["row_groups"]),
-            ("files", len(told["files"]) if "files" in told else None),
-            ("size", None if told["bytes"] is None else size(told["bytes"])),
-            ("dry run", "nothing was written" if told["dry_run"] else None),
-        ],
-        title=told["output"],
-    )
 
 
 def _filter(column: str, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> str:

@@ -1,31 +1,77 @@
-"""``--may-destroy`` and what belongs to it: the question, and the answer on the terminal."""
+"""How an audit looks at files: the policy that they are held against, and how deep; and ``--may-destroy``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
 from ...core.errors import UsageError
+from ...policy import Policy
+from ..command import PATH, CommandState
 from ..render import facts, print_json, printable, progress
-from ..state import PATH, CommandState
-from .options import option, options
+from .keys import KeyOptions
+from .options import option
 
 if TYPE_CHECKING:
     from ...audit.destruction.answer import Destruction
 
-__all__ = ["EXIT_CODES", "DestructionOptions", "destruction_options"]
+__all__ = ["DestructionOptions", "HeldAgainst", "LookOptions"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-EXIT_CODES: Final = {"yes": 0, "no": 1, "unknown": 3}
+_EXIT_CODES: Final = {"yes": 0, "no": 1, "unknown": 3}
 _SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
+class HeldAgainst:
+    """The policy that files are held against."""
+
+    SECTION: ClassVar = "Policy and depth"
+    policy: str | None = option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
+    table: str | None = option("--table", metavar="NAME", help="The policy's table, where paths don't tell it.")
+
+
+@dataclass(frozen=True)
+class LookOptions(HeldAgainst):
+    """What files are held against, and how deep they are looked at."""
+
+    aad_prefix: str | None = option(
+        "--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy."
+    )
+    deep: bool = option(
+        "--deep",
+        is_flag=True,
+        help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong, copied columns.",
+    )
+    without_keys: bool = option(
+        "--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names."
+    )
+
+    def arguments(self, keys: KeyOptions, needs_keys: str | None = None) -> dict[str, Any]:
+        """The keys and the policy, by their names in the library.
+
+        Args:
+            needs_keys: an option that was given and that asks a KMS.
+
+        Raises:
+            UsageError: keys are named, or needed, and not wanted.
+        """
+        if self.without_keys and (keys.said() is not None or needs_keys):
+            raise UsageError(f"--without-keys goes neither with keys nor with {needs_keys or 'what needs them'}")
+        return {
+            "keys": None if self.without_keys else keys.reading(policy=self.policy is not None),
+            "policy": None if self.policy is None else Policy.load(self.policy),
+            "table": self.table,
+            "aad_prefix": self.aad_prefix,
+            "with_keys": not self.without_keys,
+        }
+
+
+@dataclass(frozen=True)
 class DestructionOptions:
-    """The options of `destruction_options`, as given.
+    """Whether a master key may be destroyed.
 
     Attributes:
         may_destroy: ``KEY:VERSION``; None where it is not what is asked.
@@ -33,6 +79,7 @@ class DestructionOptions:
         after: seconds that writers may use a key that they hold.
     """
 
+    SECTION: ClassVar = "Destruction of keys"
     may_destroy: str | None = option(
         "--may-destroy",
         metavar="KEY:VERSION",
@@ -72,11 +119,7 @@ class DestructionOptions:
             print_json(found.to_dict())
         else:
             _tell(found)
-        return EXIT_CODES[found.answer]
-
-
-destruction_options = options(DestructionOptions, "destruction")
-"""Give a command ``destruction``, a `DestructionOptions`."""
+        return _EXIT_CODES[found.answer]
 
 
 def _tell(found: Destruction) -> None:

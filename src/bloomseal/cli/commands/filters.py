@@ -1,29 +1,57 @@
-"""``bloomseal advise``: per column, is a filter, an index, or neither worth it?"""
+"""``bloomseal attach`` and ``bloomseal advise``: filters for files that have none, and whether they are worth it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ...core.errors import BloomsealError, UsageError
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Not
+from ...sbbf import FilterSpec
 from ...table.advice import ColumnAdvice
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options
+from ...table.verbs import attach_filters
+from ..arguments.opening import OpeningOptions
+from ..arguments.options import options
+from ..arguments.sealing import filter_option
+from ..arguments.values import read_lines
 from ..arguments.where import parse_where
-from ..render import print_json, remark, size, table
-from ..state import PATH, CommandState, common_options
+from ..command import PATH, Command, CommandState
+from ..render import answer, print_json, progress, remark, size, table
 
-__all__ = ["advise"]
+__all__ = ["advise", "attach"]
 
-_EQUALITIES = ("==", "in")
+_EQUALITIES: Final = ("==", "in")
 
 
-@click.command()
+@click.command(cls=Command)
+@click.argument("file", type=PATH)
+@filter_option
+@click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
+@options(OpeningOptions, "opening")
+def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: OpeningOptions) -> None:
+    """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is
+    touched.
+
+    Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file
+    is replaced only when the new one has been reopened and probed.
+
+    \b
+    Example:
+      bloomseal attach people.parquet --bloom-filter ssn:fpp=0.001 --keyring keys.json
+    """
+    if not filters:
+        raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
+    decryption = opening.decryption([file])
+    with progress("Building filters") as tell:
+        found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
+    answer([report.to_dict() for report in found.values()] if isinstance(found, dict) else found.to_dict())
+
+
+@click.command(cls=Command)
 @click.argument("folder", type=PATH, metavar="TABLE")
 @click.option("--column", "columns", multiple=True, metavar="COLUMN", help="This column (repeatable; none: all).")
 @click.option(
@@ -32,8 +60,7 @@ _EQUALITIES = ("==", "in")
     metavar="FILE",
     help="One condition a line, as --where takes it, or a JSON string of one: what is really looked for.",
 )
-@opening_options
-@common_options()
+@options(OpeningOptions, "opening")
 def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: OpeningOptions) -> None:
     """Tell for each column of TABLE whether a filter, a sealed index or neither is worth it.
 
@@ -73,13 +100,9 @@ def _row(one: ColumnAdvice) -> tuple[Any, ...]:
 
 def _asked(path: str, schema: Any) -> tuple[dict[str, list[Any]], int]:
     """Column → values that queries look for; and how many lines are no condition on this table."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"can't read the queries ({type(error).__name__})", file=path) from None
     asked: dict[str, list[Any]] = {}
     skipped = 0
-    for line in filter(None, map(str.strip, lines)):
+    for line in filter(None, map(str.strip, read_lines(path))):
         try:
             text = json.loads(line) if line.startswith('"') else line
             for one in _equalities(parse_where(text, schema)):
