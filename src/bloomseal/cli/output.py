@@ -1,10 +1,13 @@
-"""Rows that go out: CSV, JSON lines, Parquet or Arrow, to standard output or into a file in plaintext."""
+"""Rows that go out: CSV, JSON lines, Parquet or Arrow, to standard output or into a file in plaintext; and where an
+output may not be: in the place of what it is made of.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -12,10 +15,12 @@ from typing import IO, Any, Final, Self
 import pyarrow as pa
 
 from ..core.errors import UsageError
+from ..storage.discovery.kinds import FileKind
+from ..storage.discovery.kinds import kind_of as file_kind
 from .arguments.text_input import COMPRESSIONS, EXTENSIONS, is_tabbed, kind_of
 from .render import json_line
 
-__all__ = ["RowOutput"]
+__all__ = ["RowOutput", "need_elsewhere"]
 
 _GROUP_ROWS: Final = 1 << 17
 
@@ -146,3 +151,42 @@ def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Ta
             waiting, count = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting, schema)
+
+
+def need_elsewhere(target: str, inputs: Sequence[str], hint: str) -> None:
+    """Refuse, before anything is read, an output that takes an input's place, or that an input folder would have among
+    its data.
+
+    Args:
+        target: a file; ``-`` and URIs are let pass.
+        inputs: as they were given: files, folders, patterns; ``-`` and URIs are let pass.
+        hint: what serves whoever meant it.
+
+    Raises:
+        UsageError: it is such a one.
+    """
+    if target == "-" or "://" in target:
+        return
+    real = os.path.realpath(target)
+    for place in _local(inputs):
+        if _same(target, place):
+            raise UsageError("the output is an input, and would take its place", file=target, hint=hint)
+        inside = real.startswith(os.path.realpath(place).rstrip("/") + "/")
+        if inside and file_kind(Path(real).name) is FileKind.DATA:
+            raise UsageError(
+                f"the output would be data of {place}, which is read", file=target, hint="a file outside the folder"
+            )
+
+
+def _local(inputs: Sequence[str]) -> Iterator[str]:
+    for place in inputs:
+        if place != "-" and "://" not in place:
+            yield from [place] if os.path.lexists(place) else glob.glob(place, recursive=True)  # noqa: PTH207
+
+
+def _same(one: str, other: str) -> bool:
+    """Links, of both kinds, lead to the same file."""
+    try:
+        return Path(one).is_file() and Path(one).samefile(other)
+    except OSError:
+        return False

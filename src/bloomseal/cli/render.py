@@ -21,7 +21,6 @@ from .command import CommandState
 
 __all__ = [
     "answer",
-    "busy",
     "facts",
     "json_line",
     "plain",
@@ -218,16 +217,3 @@ def progress(label: str) -> Iterator[Callable[[float, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total or None)
-
-
-@contextlib.contextmanager
-def busy(label: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error, for work of unknown length; call what it gives to change the label."""
-    if not sys.stderr.isatty():
-        yield lambda text: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status(Text(f"{label} ...")) as status:
-        yield lambda text: status.update(Text(f"{text} ..."))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import click
 
 from ...core.errors import UsageError
 from ..command import PATH, Command, CommandState
-from ..render import busy, print_json, remark, size, table
+from ..render import print_json, remark, size, table
 
 __all__ = ["demo"]
 
@@ -53,8 +52,8 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
     from ...demo.trial import Trial
 
     reason = why_not() if spark else "--no-spark"
-    with _folder(directory, keep) as folder, _telling() as say:
-        trial = Trial(folder, rows, -(-rows // row_groups), seed, say)
+    with _folder(directory, keep) as folder:
+        trial = Trial(folder, rows, -(-rows // row_groups), seed, lambda text: remark(f"{text} ..."))
         results = trial.run()
         if reason is None:
             results["spark"] = trial.spark()
@@ -80,16 +79,6 @@ def _folder(directory: str | None, keep: bool) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"the folder can't be used: {error.strerror}", file=directory) from None
     yield folder
-
-
-@contextlib.contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
-    """What is being done: a spinner on a terminal, else a line each on standard error."""
-    if not sys.stderr.isatty():
-        yield lambda text: remark(f"{text} ...")
-        return
-    with busy("preparing") as say:
-        yield say
 
 
 def _show(results: dict[str, Any]) -> None:

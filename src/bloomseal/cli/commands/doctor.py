@@ -23,7 +23,7 @@ from ..arguments.keys import KeyOptions
 from ..arguments.options import options
 from ..command import PATH, Command, CommandState
 from ..hints import hint_for
-from ..render import busy, print_json, table
+from ..render import print_json, progress, table
 
 if TYPE_CHECKING:
     from ...audit.report import Report
@@ -101,7 +101,7 @@ def doctor(path: str | None, sample: int, against: HeldAgainst, keys: KeyOptions
     """
     if against.table is not None and against.policy is None:
         raise UsageError("--table names a table of --policy", hint="--policy FILE --table NAME")
-    with busy("Looking"):
+    with progress("Looking"):
         checks = [*_software_checks(), *_checks(path, sample, against, keys)]
     good = all(check.state.good for check in checks)
     if CommandState.current().json:

@@ -14,10 +14,9 @@ import pyarrow as pa
 from ...core.errors import BloomsealError, UsageError
 from ..arguments.opening import TableOptions
 from ..arguments.options import option, options
-from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
 from ..command import PATH, Command, CommandState
-from ..output import RowOutput
+from ..output import RowOutput, need_elsewhere
 from ..render import plain, progress, remark, table
 
 if TYPE_CHECKING:

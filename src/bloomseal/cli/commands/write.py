@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import click
 import pyarrow as pa
@@ -33,10 +33,10 @@ from ..arguments.inputs import Input, InputOptions, open_inputs
 from ..arguments.keys import KeyOptions
 from ..arguments.opening import PolicyOptions
 from ..arguments.options import option, options
-from ..arguments.places import need_elsewhere
 from ..arguments.sealing import SealingOptions, filter_option
 from ..arguments.text_input import kind_of
 from ..command import PATH, Command
+from ..output import need_elsewhere
 from ..render import answer, progress
 
 __all__ = ["write"]
@@ -110,16 +110,6 @@ class _Layout:
             raise UsageError("--existing is about the files of a folder", hint=hint)
 
 
-@dataclass
-class _WriteOutcome:
-    """What was written; of a dry run, nothing."""
-
-    rows: int | None = None
-    row_groups: int | None = None
-    bytes: int | None = None
-    files: list[str] | None = None
-
-
 @click.command(cls=Command)
 @click.argument("sources", type=PATH, metavar="INPUT...", nargs=-1, required=True)
 @click.argument("target", type=PATH, metavar="OUTPUT")
@@ -165,7 +155,7 @@ def write(
             check_partitioning(found.schema.names, policy or encryption, layout.partition_by)
             within = pa.schema([field for field in found.schema if field.name not in layout.partition_by])
             _check(within, encryption, filters)
-            done = _WriteOutcome()
+            done: dict[str, Any] = {"rows": None, "row_groups": None, "bytes": None}
         elif layout.in_folder:
             done = _write_folder(found, target, layout, policy or encryption, filters)
         elif target != "-":
@@ -181,10 +171,7 @@ def write(
         "input": sources[0] if len(sources) == 1 else list(sources),
         "output": target,
         "dry_run": dry_run,
-        "rows": done.rows,
-        "row_groups": done.row_groups,
-        "bytes": done.bytes,
-        **({} if done.files is None else {"files": done.files}),
+        **done,
         "algorithm": None if encryption is None else encryption.algorithm,
         "columns": [_column(field, encryption, filters, layout.partition_by) for field in found.schema],
     }
@@ -193,7 +180,7 @@ def write(
 
 def _write_file(
     found: Input, path: str, layout: _Layout, encryption: EncryptionSpec | None, filters: dict[str, FilterSpec]
-) -> _WriteOutcome:
+) -> dict[str, Any]:
     rows = 0
     writer = SealedWriter(
         path,
@@ -210,7 +197,8 @@ def _write_file(
             rows += batch.num_rows
             tell(done, found.total)
     place = Path(path)
-    return _WriteOutcome(rows, -(-rows // layout.row_group_size), place.stat().st_size if place.is_file() else None)
+    written = place.stat().st_size if place.is_file() else None
+    return {"rows": rows, "row_groups": -(-rows // layout.row_group_size), "bytes": written}
 
 
 def _write_folder(
@@ -219,7 +207,7 @@ def _write_folder(
     layout: _Layout,
     encryption: EncryptionSpec | TablePolicy | None,
     filters: dict[str, FilterSpec],
-) -> _WriteOutcome:
+) -> dict[str, Any]:
     with progress("Sealing") as tell:
         placed = write_dataset(
             _reader(found, tell),
@@ -233,8 +221,8 @@ def _write_folder(
             compression=layout.compression,
             check_keys=layout.check_keys,
         )
-    files = placed.files
-    return _WriteOutcome(placed.rows, None, sum(one["bytes"] for one in files), [one["path"] for one in files])
+    written, paths = sum(one["bytes"] for one in placed.files), [one["path"] for one in placed.files]
+    return {"rows": placed.rows, "row_groups": None, "bytes": written, "files": paths}
 
 
 def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
