@@ -49,7 +49,6 @@ class KeyTools:
         timeout: seconds that one key may take, retries included.
         attempts: calls for one key at most, if the KMS can't be reached.
         max_parallel: calls to the KMS at the same time.
-        max_cached: keys kept at most.
 
     Attributes:
         pins: the master keys that files may be sealed under; None: any. See `with_pins`.
@@ -76,13 +75,12 @@ class KeyTools:
         timeout: float = 30.0,
         attempts: int = 4,
         max_parallel: int = 16,
-        max_cached: int = 10_000,
     ) -> None:
         if kek_bits not in (128, 192, 256):
             raise UsageError(f"AES has no keys of {kek_bits} bits", hint="128, 192 or 256")
         if isinstance(allowed_urls, str):
             raise UsageError("allowed_urls is a collection of addresses, not one address")
-        if min(seal_limit, attempts, max_parallel, max_cached) < 1 or timeout <= 0 or cache_lifetime < 0:
+        if min(seal_limit, attempts, max_parallel) < 1 or timeout <= 0 or cache_lifetime < 0:
             raise UsageError("limits and times are positive")
         self.double_wrapping = double_wrapping
         self.internal = internal
@@ -98,14 +96,9 @@ class KeyTools:
         self._allowed = dict.fromkeys((DEFAULT_INSTANCE, "", instance_url or ""), self._kms)
         for url in allowed_urls:
             self._allowed[url] = calls(allowed_urls[url]) if isinstance(allowed_urls, Mapping) else self._kms
-        self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime, max_entries=max_cached)
+        self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime)
         self._fresh = FreshKeys(
-            self._kms,
-            double_wrapping,
-            kek_bits,
-            self.seal_limit,
-            Cache(cache_lifetime, max_entries=max_cached),
-            Cache(math.inf, max_entries=max_cached),
+            self._kms, double_wrapping, kek_bits, self.seal_limit, Cache(cache_lifetime), Cache(math.inf)
         )
 
     @property
