@@ -10,18 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import numpy as np
 import pyarrow.compute as pc
 
 from ..._version import __version__
 from ...core.text import safe_text
-from ..facts.groups import Files, groups
-from ..facts.uses import FOOTER, Use, uses_of
+from ..facts.groups import groups
+from ..facts.uses import FOOTER, Use, total, uses_of
 from ..report import Report
 
 __all__ = ["VERSIONS", "to_cbom"]
@@ -58,21 +56,6 @@ _Name = tuple[str, str | None, str, int | None]
 """Data keys of one kind: master key, version, algorithm, bits."""
 
 
-def _none() -> Files:
-    return np.empty(0, np.int32)
-
-
-@dataclass
-class _KeyGroup:
-    """Keys of one kind: what is counted of them."""
-
-    files: Files = field(default_factory=_none)
-    columns: set[str] = field(default_factory=set)
-    states: set[str] = field(default_factory=set)
-    keks: int = 0
-    keys: int = 0
-
-
 class _Bill:
     def __init__(self, report: Report, lives: Lives) -> None:
         rows = report.inventory
@@ -80,14 +63,14 @@ class _Bill:
         self.unseen = [*report.unseen, *report.hidden]
         youngest = pc.max(rows["file_modified"]).as_py()
         self.moment = datetime.fromtimestamp(0, UTC) if youngest is None else youngest.astimezone(UTC)
-        self.algorithms: dict[tuple[str, str, str], Files] = {}
-        self.masters: dict[tuple[str, str | None], _KeyGroup] = {name: _KeyGroup() for name in lives}
-        self.data_keys: dict[_Name, _KeyGroup] = {}
+        self.algorithms: dict[tuple[str, str, str], list[Use]] = {}
+        self.masters: dict[tuple[str, str | None], list[Use]] = {name: [] for name in lives}
+        self.data_keys: dict[_Name, list[Use]] = {}
         self.tables = {row["table"]: len(row["files"]) for row in groups(rows, ("table",)) if row["table"] is not None}
         self.keys_of: dict[str | None, set[_Name]] = {}
         for life in lives.values():
             for one in _of_master(life["bits"]):
-                self.algorithms.setdefault(one, _none())
+                self.algorithms.setdefault(one, [])
         for use in uses_of(rows):
             self._take(use)
 
@@ -118,36 +101,30 @@ class _Bill:
         if use.column == FOOTER and algorithm.startswith(_ORC):
             return  # an ORC footer has no key
         for one in _modes(algorithm, use.bits):
-            self.algorithms[one] = np.union1d(self.algorithms.get(one, _none()), use.file_ids)
+            self.algorithms.setdefault(one, []).append(use)
         if use.master_key is None:
             return
         name = (use.master_key, use.version, algorithm, use.bits)
         self.keys_of.setdefault(use.table, set()).add(name)
-        for group in (
-            self.masters.setdefault(name[:2], _KeyGroup()),
-            self.data_keys.setdefault(name, _KeyGroup()),
-        ):
-            group.files = np.union1d(group.files, use.file_ids)
-            group.columns.add(use.column)
-            group.states |= {use.state} if use.state is not None else set()
-            group.keks, group.keys = max(group.keks, use.keks), max(group.keys, use.data_keys)
+        self.masters.setdefault(name[:2], []).append(use)
+        self.data_keys.setdefault(name, []).append(use)
 
     def _components(self) -> Iterator[tuple[dict[str, Any], list[str]]]:
         """Each component, and the others that it depends on."""
-        for used, files in self.algorithms.items():
-            yield _algorithm(*used, files), []
-        for name, group in self.masters.items():
-            yield self._master(name, group)
-            if group.keks:
-                counts = {"files": len(group.files), "keys-at-least": group.keks}
-                keks = _key(_ref("key-encryption-keys", name), f"key encryption keys under {name[0]}", name[1], counts)
-                yield keks, [_ref("master-key", name)]
-        for own, group in self.data_keys.items():
+        for used, uses in self.algorithms.items():
+            yield _algorithm(*used, total(uses)), []
+        for name, uses in self.masters.items():
+            yield self._master(name, uses)
+            if keks := _most(uses, "keks"):
+                counts = {"files": total(uses), "keys-at-least": keks}
+                text = f"key encryption keys under {name[0]}"
+                yield _key(_ref("key-encryption-keys", name), text, name[1], counts), [_ref("master-key", name)]
+        for own, uses in self.data_keys.items():
             master, version, algorithm, bits = own
             modes = [f"algorithm:{one[0]}" for one in _modes(algorithm, bits)]
-            wrapping = "key-encryption-keys" if self.masters[own[:2]].keks else "master-key"
+            wrapping = "key-encryption-keys" if _most(self.masters[own[:2]], "keks") else "master-key"
             more = {"algorithmRef": modes[0], "securedBy": {"mechanism": "wrapped under a master key"}, "size": bits}
-            counts = _counts(group) | {"keys-at-least": group.keys}
+            counts = _counts(uses) | {"keys-at-least": _most(uses, "data_keys")}
             yield (
                 _key(_ref("data-keys", own), f"data keys under {master}", version, counts, more),
                 [_ref(wrapping, own[:2]), *modes],
@@ -156,11 +133,11 @@ class _Bill:
             component = {"bom-ref": f"table:{table}", "name": table, "type": "data"} | _properties({"files": count})
             yield component, [_ref("data-keys", one) for one in self.keys_of.get(table, ())]
 
-    def _master(self, name: tuple[str, str | None], group: _KeyGroup) -> tuple[dict[str, Any], list[str]]:
+    def _master(self, name: tuple[str, str | None], uses: Sequence[Use]) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
         needs = [f"algorithm:{one[0]}" for one in _of_master(life["bits"] if life is not None else None)]
-        more: dict[str, Any] = {"state": _state(group.states, life)}
-        counts = _counts(group)
+        more: dict[str, Any] = {"state": _state({use.state for use in uses}, life)}
+        counts = _counts(uses)
         if life is not None:
             more |= {
                 "algorithmRef": next(iter(needs), None),
@@ -177,8 +154,12 @@ def _ref(kind: str, name: Iterable[object]) -> str:
     return ":".join([kind, *(str(part or "unknown") for part in name)])
 
 
-def _counts(group: _KeyGroup) -> dict[str, Any]:
-    return {"files": len(group.files), "columns": ", ".join(sorted(group.columns)[:200])}
+def _counts(uses: Sequence[Use]) -> dict[str, Any]:
+    return {"files": total(uses), "columns": ", ".join(sorted({use.column for use in uses})[:200])}
+
+
+def _most(uses: Sequence[Use], what: str) -> int:
+    return max((getattr(use, what) for use in uses), default=0)
 
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +167,7 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"properties": [{"name": f"bloomseal:{name}", "value": value} for name, value in told.items()]}
 
 
-def _algorithm(name: str, mode: str, bits: str, files: Files) -> dict[str, Any]:
+def _algorithm(name: str, mode: str, bits: str, files: int) -> dict[str, Any]:
     properties = {
         "primitive": "ae" if mode == "gcm" else "block-cipher",
         "parameterSetIdentifier": bits,
@@ -195,7 +176,7 @@ def _algorithm(name: str, mode: str, bits: str, files: Files) -> dict[str, Any]:
     }
     crypto = {"assetType": "algorithm", "algorithmProperties": properties}
     component = {"bom-ref": f"algorithm:{name}", "name": name, "type": _ASSET, "cryptoProperties": crypto}
-    return component | _properties({"files": len(files)})
+    return component | _properties({"files": files})
 
 
 def _key(
@@ -233,7 +214,7 @@ def _of_master(bits: int | None) -> list[tuple[str, str, str]]:
     return _modes("AES_GCM_V1", bits) if bits else []
 
 
-def _state(states: set[str], life: Mapping[str, Any] | None) -> str | None:
+def _state(states: set[str | None], life: Mapping[str, Any] | None) -> str | None:
     if life is not None:
         return life["state"] if life["state"] in _STATES else None
     if "destroyed" in states:
