@@ -51,7 +51,7 @@ def future(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         return [data if cipher is None else cipher.seal(data, kind, aad(kind)) for kind, data in parts]
 
     monkeypatch.setattr(assemble, "filter_modules", of_the_future)
-    monkeypatch.setattr(writer, "check_filter", lambda *_: None)
+    monkeypatch.setattr(writer, "check_filters", lambda *_: None)
     return monkeypatch
 
 

@@ -294,7 +294,7 @@ def wrong_filter(lab: Lab) -> Pair:
     real = FilterSpec.build
     with (
         patch.object(FilterSpec, "build", lambda spec, hashes: real(spec, hashes[::2])),
-        patch.object(writer, "check_filter"),
+        patch.object(writer, "check_filters"),
     ):
         bad = lab.write("bad.parquet", **WITH_FILTER)
     return lab.keyed(bad, deep=True), lab.keyed(lab.write(**WITH_FILTER), deep=True)

@@ -36,7 +36,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         with monkeypatch.context() as patched:
             patched.setattr(bs.FilterSpec, "build", build)
-            patched.setattr(writer, "check_filter", lambda *_: None)
+            patched.setattr(writer, "check_filters", lambda *_: None)
             bs.write_table(TABLE, path, encryption=encryption, bloom_filters={"ssn": True}, row_group_size=20)
         return path
 
