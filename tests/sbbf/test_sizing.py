@@ -9,7 +9,7 @@ import pytest
 
 from bloomseal.core.errors import UsageError
 from bloomseal.core.sbbf import SplitBlockBloomFilter
-from bloomseal.sbbf import bits_per_value, fpp, legacy_num_bytes, num_blocks, num_bytes
+from bloomseal.sbbf import bits_per_value, fpp, num_blocks, num_bytes
 
 BLOCKS = 1024
 SPECIFICATION_EXAMPLE = [(26_214, 0.0126), (52_428, 0.18), (13_107, 0.0004)]
@@ -65,8 +65,8 @@ def test_sizes_grow_with_values_and_strictness() -> None:
 
 @pytest.mark.parametrize(("probability", "excess"), [(0.01, 1.5), (0.001, 2.0), (0.00001, 5.5)])
 def test_closed_form_gives_more_false_positives_than_asked(probability: float, excess: float) -> None:
-    ndv = 10_000_000
-    assert fpp(8 * legacy_num_bytes(ndv, probability) / ndv) / probability == pytest.approx(excess, rel=0.06)
+    unsplit = -8 / math.log(1 - probability ** (1 / 8))  # bits per value, by the formula of other implementations
+    assert fpp(unsplit) / probability == pytest.approx(excess, rel=0.06)
 
 
 @pytest.mark.parametrize("probability", [0, 1, -0.1, 1.5, math.nan, math.inf, True, "0.01", None])

@@ -3,7 +3,7 @@
 from ..core.sbbf import operations
 from . import batch
 from .keyset import KeySet
-from .sizing import bits_per_value, fpp, legacy_num_bytes, num_blocks, num_bytes
+from .sizing import bits_per_value, fpp, num_blocks, num_bytes
 from .spec import FilterSpec
 
 operations.hand_in(lambda: batch)
@@ -13,7 +13,6 @@ __all__ = [
     "KeySet",
     "bits_per_value",
     "fpp",
-    "legacy_num_bytes",
     "num_blocks",
     "num_bytes",
 ]

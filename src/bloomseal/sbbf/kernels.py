@@ -14,7 +14,6 @@ import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .._compiled import compiled_for, frozen
@@ -235,8 +234,6 @@ def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
 
 _WORD: Final = ir.IntType(32)
 _BLOCK: Final = ir.VectorType(_WORD, WORDS)
-_AHEAD: Final = 24
-"""Values between asking for a block's cache line and using it: enough to cover a read from memory."""
 
 
 def _block_of(words: Sequence[int]) -> Any:
@@ -281,22 +278,6 @@ def _block_check(_typing: Any, words: Any, _at: Any, _x: Any) -> Any:
     return types.boolean(words, types.uint64, types.uint32), generate
 
 
-@_intrinsic
-def _prefetch(_typing: Any, words: Any, _at: Any) -> Any:
-    """Ask for the cache line of ``words[_at]`` before it is needed; changes nothing but time."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = builder.bitcast(_block_pointer(context, builder, signature, args), cgutils.voidptr_t)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, _WORD, _WORD, _WORD])
-        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-            builder.module, kind, "llvm.prefetch.p0"
-        )
-        builder.call(function, [pointer, _WORD(1), _WORD(3), _WORD(1)])
-        return context.get_dummy_value()
-
-    return types.void(words, types.uint64), generate
-
-
 @_inline
 def _first_word(h: Any, number_of_blocks: Any) -> Any:
     return (((h >> np.uint64(32)) * number_of_blocks) >> np.uint64(32)) * np.uint64(WORDS)
@@ -305,18 +286,16 @@ def _first_word(h: Any, number_of_blocks: Any) -> Any:
 @compiled_for(types.uint32[::1], frozen(types.uint64))
 def insert(words: Any, hashes: Any) -> None:
     """Insert hashes into words (blocks × 8)."""
-    number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1
+    number_of_blocks = np.uint64(len(words) // WORDS)
     for i in range(len(hashes)):
-        _prefetch(words, _first_word(hashes[min(i + _AHEAD, last)], number_of_blocks))
         _block_insert(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
 
 
 @compiled_for(frozen(types.uint32), frozen(types.uint64), types.boolean[::1])
 def check(words: Any, hashes: Any, out: Any) -> None:
     """Look hashes up in words (blocks × 8)."""
-    number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1
+    number_of_blocks = np.uint64(len(words) // WORDS)
     for i in range(len(hashes)):
-        _prefetch(words, _first_word(hashes[min(i + _AHEAD, last)], number_of_blocks))
         out[i] = _block_check(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
 
 

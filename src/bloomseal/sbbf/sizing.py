@@ -14,7 +14,7 @@ from ..core.errors import UsageError
 from ..core.sbbf.block import BLOCK_BYTES, WORDS
 from ..core.sbbf.filter import check_fpp
 
-__all__ = ["bits_per_value", "fpp", "legacy_num_bytes", "num_blocks", "num_bytes"]
+__all__ = ["bits_per_value", "fpp", "num_blocks", "num_bytes"]
 
 _BLOCK_BITS: Final = 8 * BLOCK_BYTES
 _KEPT: Final = 31 / 32
@@ -77,17 +77,6 @@ def num_blocks(ndv: int, fpp: float) -> int:
 def num_bytes(ndv: int, fpp: float) -> int:
     """`num_blocks` in bytes. Not a power of two: `FilterSpec` rounds up, because some readers accept nothing else."""
     return BLOCK_BYTES * num_blocks(ndv, fpp)
-
-
-def legacy_num_bytes(ndv: int, fpp: float) -> int:
-    """The older closed form ``-8 / ln(1 − p^(1/8))`` bits per value, in bytes: for comparing only.
-
-    It sizes an unsplit Bloom filter, and so gives 1.5 times the asked probability at 1 %, 5.5 times at 0.001 %.
-    """
-    check_fpp(fpp)
-    check_ndv(ndv)
-    bits = -8 * ndv / math.log(1 - fpp ** (1 / 8))
-    return BLOCK_BYTES * max(1, math.ceil(bits / _BLOCK_BITS))
 
 
 def check_ndv(ndv: int) -> None:
