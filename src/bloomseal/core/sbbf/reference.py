@@ -36,8 +36,6 @@ Bools = npt.NDArray[np.bool_]
 _SALT: Final = np.array(SALT, dtype=np.uint32)
 _CHUNK: Final = 1 << 15
 """Values per step: keeps the temporary (values × 8 words) arrays inside the cache."""
-_FEW: Final = 64
-"""So few hashes are looked up all words at once: a call of numpy's costs more than its work."""
 _MOST_BITS: Final = 32
 
 
@@ -66,27 +64,8 @@ def check(words: U32, hashes: U64) -> Bools:
     found = np.empty(len(hashes), dtype=np.bool_)
     for start in range(0, len(hashes), _CHUNK):
         part = hashes[start : start + _CHUNK]
-        found[start : start + _CHUNK] = _check(blocks, part) if len(part) > _FEW else _check_whole(blocks, part)
-    return found
-
-
-def _check_whole(blocks: U32, hashes: U64) -> Bools:
-    wanted = masks(hashes)
-    whole: Bools = ((blocks[block_indices(hashes, len(blocks))] & wanted) == wanted).all(axis=1)
-    return whole
-
-
-def _check(blocks: U32, hashes: U64) -> Bools:
-    """Word by word: about half of the hashes that are not there leave with every word."""
-    found = np.zeros(len(hashes), dtype=np.bool_)
-    places, low = block_indices(hashes, len(blocks)) * np.uint64(WORDS), hashes.astype(np.uint32)
-    words, left = blocks.reshape(-1), np.arange(len(hashes))
-    for word in range(WORDS):
-        bits = words[places + np.uint64(word)] >> ((low * _SALT[word]) >> np.uint32(27))
-        kept = np.flatnonzero(bits & np.uint32(1))
-        if len(kept) < len(left):
-            left, places, low = left[kept], places[kept], low[kept]
-    found[left] = True
+        wanted = masks(part)
+        found[start : start + _CHUNK] = ((blocks[block_indices(part, len(blocks))] & wanted) == wanted).all(axis=1)
     return found
 
 
