@@ -21,7 +21,7 @@ from bloomseal.core.parquet.page import Page
 from bloomseal.core.parquet.walk import Chunk, Walk
 from bloomseal.core.storage.source import Scratch
 from bloomseal.format.minifile import PageSelection, mini_file
-from bloomseal.orc.filters import FilterKind
+from bloomseal.orc.streams import FILTER_KINDS
 
 __all__ = ["ask_orc", "convert", "look_up"]
 
@@ -86,7 +86,7 @@ def ask_orc(path: Path, column: str) -> Callable[[], int]:
     with bs.open_file(path) as file:
         tail, leaf = file.tail, file.schema.leaf(column)
         every = [one for stripe in file.stripes for one in file.index(stripe.index).streams]
-        streams = [one for one in every if one.column == leaf.id and one.kind in {*FilterKind}]
+        streams = [one for one in every if one.column == leaf.id and one.kind in FILTER_KINDS]
     size, scratch = path.stat().st_size, Scratch()
     end = min(_ORC_END, size)
 

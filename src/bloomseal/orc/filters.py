@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, overload
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..sbbf.batch import worthwhile
 from .hashing import maybe_in, positions
 from .protobuf import fields
 
-__all__ = ["MOST_POSITIONS", "BloomFilter", "FilterKind", "Filters", "parsed_filter"]
+__all__ = ["MOST_POSITIONS", "BloomFilter", "Filters", "parsed_filter"]
 
 MOST_POSITIONS: Final = 1 << 20
 """Bits chosen that are held in memory at a time, 8 bytes each."""
@@ -26,13 +25,6 @@ _CHECK: Final = 150
 _WORD_BYTES: Final = 8
 _FIRST: Final = 3
 """Bits of a value that are looked at in every filter; the others where all of these are set."""
-
-
-class FilterKind(IntEnum):
-    """Both carry the same bits; the values are those of the enum ``Stream.Kind``."""
-
-    BLOOM_FILTER = 7
-    BLOOM_FILTER_UTF8 = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ import pyarrow as pa
 from ..core.errors import FormatError, UnsupportedError
 from ..core.limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
 from ..core.storage.source import Source
-from .filters import FilterKind, Filters, parsed_filter
+from .filters import Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, zigzag
 from .schema import MOMENTS, OrcColumn
 from .statistics import GroupStatistics
-from .streams import Stream, StreamKind, placed
+from .streams import FILTER_KINDS, Stream, StreamKind, placed
 from .tail import OrcTail, Stripe
 
 __all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "nanoseconds", "need_range"]
@@ -149,8 +149,8 @@ class StripeIndex:
 
     def filter_streams(self, column: int, variant: int | None) -> list[Stream]:
         """Both kinds, the younger first."""
-        kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
-        return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
+        names = [(kind, column, variant) for kind in FILTER_KINDS]
+        return [self._indexes[name] for name in names if name in self._indexes]
 
     def filters(self, stream: Stream) -> Filters:
         """One filter per row group.

@@ -15,14 +15,14 @@ from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecide
 from .asking.trust import why_untrusted as reason
 from .asking.values import OrcProbeSet
 from .encryption import Encryption, Variant, number_of
-from .filters import BloomFilter, FilterKind, Filters
+from .filters import BloomFilter, Filters
 from .index import FilterInfo, StripeIndex, bounds, need_range
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .rows.clear import ClearFile, clear_file
 from .schema import OrcColumn, OrcSchema
 from .statistics import GroupStatistics, fitting
-from .streams import Stream
+from .streams import Stream, StreamKind
 from .tail import Stripe, read_tail
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class OrcLayout:
                         if (stream := index.filter_stream(column.id, variant)) is None:
                             continue
                         why = self.why_untrusted(column, stream, index)
-                        place = (stripe.index, FilterKind(stream.kind).name, stream.offset, stream.length)
+                        place = (stripe.index, StreamKind(stream.kind).name, stream.offset, stream.length)
                         found.append(FilterInfo(column.name, *place, why, variant is not None))
         return found
 

@@ -16,7 +16,7 @@ from .encryption import Encryption
 from .protobuf import Message
 from .tail import Stripe
 
-__all__ = ["INDEX_KINDS", "Stream", "StreamKind", "placed"]
+__all__ = ["FILTER_KINDS", "INDEX_KINDS", "Stream", "StreamKind", "placed"]
 
 
 class StreamKind(IntEnum):
@@ -37,11 +37,11 @@ class StreamKind(IntEnum):
     FILE_STATISTICS = 101
 
 
-INDEX_KINDS: Final = frozenset(
-    {StreamKind.DICTIONARY_COUNT, StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8}
-)
+FILTER_KINDS: Final = (StreamKind.BLOOM_FILTER_UTF8, StreamKind.BLOOM_FILTER)
+"""The younger first; both carry the same bits."""
+INDEX_KINDS: Final = frozenset({StreamKind.DICTIONARY_COUNT, StreamKind.ROW_INDEX, *FILTER_KINDS})
 _PLACEHOLDERS: Final = frozenset({StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA})
-_ASKED: Final = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
+_ASKED: Final = frozenset({StreamKind.ROW_INDEX, *FILTER_KINDS})
 
 
 class Stream(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...core.writers import Claim, KnownWrong
-from ..filters import FilterKind
 from ..schema import MOMENTS, OrcColumn, OrcKind
+from ..streams import StreamKind
 from ..tail import OrcTail, Writer
 
 __all__ = ["known_wrong_filters", "timestamps_untrusted", "why_untrusted"]
@@ -36,7 +36,7 @@ def why_untrusted(column: OrcColumn, kind: int, tail: OrcTail, zone: str) -> str
         return "untrusted: nobody knows the hash input of this type"
     if column.kind is OrcKind.BOOLEAN:
         return "untrusted: boolean filters are all zero"
-    if kind == FilterKind.BLOOM_FILTER:
+    if kind == StreamKind.BLOOM_FILTER:
         if column.kind in _OLD_TEXTS:
             return "untrusted: texts were hashed in the writer's own character set"
         if column.kind in MOMENTS:

@@ -22,13 +22,13 @@ from ...storage.atomic import AtomicFile, fault_point
 from ..asking.trust import why_untrusted
 from ..chunks import deflate
 from ..encryption import Variant, number_of
-from ..filters import FilterKind, parsed_filter
+from ..filters import parsed_filter
 from ..index import StripeIndex
 from ..keys import ctr
 from ..layout import OrcLayout
 from ..protobuf import Message, encoded, without
 from ..rows.clear import stream_entry, tail_bytes
-from ..streams import Stream, StreamKind
+from ..streams import FILTER_KINDS, Stream, StreamKind
 from ..tail import MAGIC, Stripe
 from .build import I64, Size, Wish, all_in, entry, filled, leaf_values, value_hashes
 from .report import OrcRewriteReport
@@ -193,7 +193,7 @@ class Rewriting:
         parts: list[_NewStream] = []
         for stream in index.streams:
             wish = self._wishes.get(stream.column)
-            if wish is not None and stream.kind in tuple(FilterKind):
+            if wish is not None and stream.kind in FILTER_KINDS:
                 own = number_of(wish.variant)
                 if stream.variant == own:
                     self.report.replaced += 1
@@ -215,7 +215,7 @@ class Rewriting:
     def _made_or_none(self, wish: Wish, index: StripeIndex) -> list[_NewStream]:
         if wish.required:
             return [self._made(wish, index)]
-        why = why_untrusted(wish.leaf, FilterKind.BLOOM_FILTER_UTF8, self._file.tail, index.writer_timezone)
+        why = why_untrusted(wish.leaf, StreamKind.BLOOM_FILTER_UTF8, self._file.tail, index.writer_timezone)
         try:
             if why is None:
                 return [self._made(wish, index)]

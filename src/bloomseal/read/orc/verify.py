@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import BloomsealError, FormatError, KeyAccessError, PolicyError
 from ...format.verify import VerifyReport
-from ...orc.filters import FilterKind
+from ...orc.streams import StreamKind
 from .truth import held_against_values
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _verify_column(
     report.unauthenticated["Bloom filter"] += len(found)
     why = file.why_untrusted(stored, stream, streams)
     if why is not None:
-        name = f"{leaf.name}, stripe {stripe}: {FilterKind(stream.kind).name}"
+        name = f"{leaf.name}, stripe {stripe}: {StreamKind(stream.kind).name}"
         (report.notes if rows is None else report.filters_unasked).append(f"{name}, {why}")
         return
     if rows is None:

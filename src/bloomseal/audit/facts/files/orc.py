@@ -12,11 +12,11 @@ from ....core.errors import BloomsealError
 from ....core.storage.source import Source
 from ....orc.asking.trust import known_wrong_filters, why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
-from ....orc.filters import BloomFilter, FilterKind
+from ....orc.filters import BloomFilter
 from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
 from ....orc.schema import OrcColumn
-from ....orc.streams import Stream, StreamKind
+from ....orc.streams import FILTER_KINDS, Stream, StreamKind
 from ....orc.tail import MAGIC
 from ....read.orc.file import OrcFile
 from ....read.orc.inspect import writer_of
@@ -165,12 +165,12 @@ class _Look:
         if sealed is not None and count == groups:
             chunk.filter, chunk.filter_offset, chunk.filter_length = Seen.SEALED, sealed.offset, sealed.length
         else:
-            kind = f"{FilterKind(stream.kind).name}, {count} entries for {groups} row groups"
+            kind = f"{StreamKind(stream.kind).name}, {count} entries for {groups} row groups"
             chunk.bloom = FilterFacts(kind=kind)
 
     def _judged(self, streams: StripeIndex, stream: Stream, stripe: int, leaf: OrcColumn) -> FilterFacts:
         filters = streams.filters(stream)
-        bloom = FilterFacts(kind=FilterKind(stream.kind).name)
+        bloom = FilterFacts(kind=StreamKind(stream.kind).name)
         bloom.num_bytes = sum(len(one.bitset) for one in filters)
         bloom.fill = max(map(_fill, filters))
         bloom.fpp = max(_fill(one) ** one.num_hashes for one in filters)
@@ -200,9 +200,8 @@ class _Look:
 
 def _sealed(streams: StripeIndex, leaf: OrcColumn) -> Stream | None:
     """A filter stream under the column's local key."""
-    kinds = tuple(FilterKind)
     found = (one for one in streams.streams if one.column == leaf.id and one.variant is not None)
-    return next((one for one in found if one.kind in kinds), None)
+    return next((one for one in found if one.kind in FILTER_KINDS), None)
 
 
 def _fill(one: BloomFilter) -> float:
