@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bloomseal.index.runs import shard
+import bloomseal as bs
+from bloomseal.index.folder import IndexFolder
+from bloomseal.index.manifest import Manifest
+from bloomseal.index.runs.shard import RunReader
+from bloomseal.index.runs.writer import RunWriter
 
 I64 = npt.NDArray[np.int64]
 
@@ -31,12 +37,21 @@ def cases() -> list[tuple[I64, I64, int]]:
 
 
 @pytest.mark.parametrize(("entries", "low", "bits"), cases())
-def test_the_first_entry_of_each_range_is_found(entries: I64, low: I64, bits: int) -> None:
-    width = 1 << bits
+def test_the_entries_of_each_range_are_found(entries: I64, low: I64, bits: int, tmp_path: Path) -> None:
+    keys = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
+    decryption = bs.DecryptionSpec(bs.ExplicitKeys(**keys))
+    folder = IndexFolder(str(tmp_path), "ssn", decryption, bs.EncryptionSpec(**keys))
+    folder.make()
+    most = (1 << bits) - 1
+    with RunWriter(folder, Manifest(("ssn",), bytes(32), 62 - bits, 0.001), most, bits) as writer:
+        writer.add(entries)
+        reader = RunReader(folder, writer.finish())
+    owners, places = reader.find((low >> bits).astype(np.uint64))
+    reader.close()
     wanted = [
-        (number, int(np.searchsorted(entries, one)))
-        for number, one in enumerate(low.tolist())
-        if ((entries >= one) & (entries < one + width)).any()
+        (number, one & most)
+        for number, begin in enumerate(low.tolist())
+        for one in entries[(entries >= begin) & (entries <= begin + most)].tolist()
+        if one & most < most  # the last place is filling
     ]
-    which, places = shard._first_ones(entries, low, width)
-    assert list(zip(which.tolist(), places.tolist(), strict=True)) == wanted
+    assert sorted(zip(owners.tolist(), places.tolist(), strict=True)) == sorted(wanted)

@@ -58,18 +58,13 @@ class Coverage:
     def __init__(self, index: LoadedIndex, facts: I64) -> None:
         self._index, self._facts = index, facts
         self.covered = facts >= 0
-        self.groups = self._told(index.groups, 0)
-        self.docs = self._told(index.docs, -1)
-        self.strides = self._told(index.strides, 1)
+        # The fact of a file that is not covered is −1: the last one.
+        self.groups, self.docs, self.strides = (
+            np.append(column, otherwise)[facts]
+            for column, otherwise in ((index.groups, 0), (index.docs, -1), (index.strides, 1))
+        )
         self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
         self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
-
-    def _told(self, column: I64, otherwise: int) -> I64:
-        return (
-            np.where(self.covered, column[self._facts], otherwise)
-            if len(column)
-            else np.full_like(self._facts, otherwise)
-        )
 
     @classmethod
     def of(cls, index: LoadedIndex, files: Members, states: Sequence[FileState | None]) -> Coverage:
@@ -155,7 +150,8 @@ class LoadedIndex:
 
     def find(self, hashes: npt.NDArray[np.uint64], number_of: I64) -> IndexHits:
         fingerprints = self.manifest.fingerprints.of(hashes)
-        owners, codes, slots = [], [], []
+        none = np.empty(0, dtype=np.int64)
+        owners, codes, slots = [none], [none], [none]
         for reader, facts, bases in self.runs:
             # A run none of whose files is there any more is not asked.
             if not len(facts) or not (number_of[facts] >= 0).any():
@@ -169,8 +165,6 @@ class LoadedIndex:
             owners.append(which[real])
             codes.append((number[real] << GROUP_BITS) | group[real])
             slots.append(slot[real])
-        if not owners:
-            return IndexHits(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         return IndexHits(np.concatenate(owners), np.concatenate(codes), np.concatenate(slots))
 
 

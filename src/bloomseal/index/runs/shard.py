@@ -26,6 +26,7 @@ __all__ = ["RunReader"]
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 
+_NONE: Final[I64] = np.empty(0, dtype=np.int64)
 _KEPT_ENTRIES: Final = 1 << 18
 """A shard of no more entries is held in memory once it was read: 2 MiB."""
 _PAGES_AT_ONCE: Final = 256
@@ -56,7 +57,7 @@ class RunReader:
         ascending = fingerprints[order]
         bits = self.run.place_bits
         low = ascending.astype(np.int64) << bits
-        which, found = [], []
+        which, found = [_NONE], [_NONE]
         for shard in self.run.shards:
             # Those that can be in this shard.
             first, end = np.searchsorted(low + (1 << bits) - 1, shard.first), np.searchsorted(low, shard.last, "right")
@@ -64,8 +65,6 @@ class RunReader:
                 owners, entries = self._open(shard).find(low[first:end], bits)
                 which.append(order[owners + first])
                 found.append(entries)
-        if not which:
-            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
         places = np.concatenate(found) & ((1 << bits) - 1)
         owners = np.concatenate(which)
         real = places < self.run.places
@@ -73,12 +72,8 @@ class RunReader:
 
     def between(self, low: int, high: int) -> I64:
         """The entries from `low` to `high`, without the latter, ascending."""
-        parts = [
-            self._open(shard).between(low, high)
-            for shard in self.run.shards
-            if shard.first < high and low <= shard.last
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        shards = [shard for shard in self.run.shards if shard.first < high and low <= shard.last]
+        return np.concatenate([_NONE, *(self._open(shard).between(low, high) for shard in shards)])
 
     def close(self) -> None:
         with self._lock:
@@ -115,7 +110,7 @@ class _OpenShard:
 
     def find(self, low: I64, bits: int) -> tuple[Indices, I64]:
         """Of each ``[low, low + 2^bits)``, ascending: which it is, and the entries in it."""
-        owners, found = [], []
+        owners, found = [_NONE], [_NONE]
         for begin, end, entries in self._around(low, bits):
             left = np.searchsorted(entries, low[begin:end])
             counts = np.searchsorted(entries, low[begin:end] + (1 << bits)) - left
@@ -124,8 +119,6 @@ class _OpenShard:
             within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
             owners.append(which)
             found.append(entries[np.repeat(left, counts) + within])
-        if not owners:
-            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
         return np.concatenate(owners), np.concatenate(found)
 
     def between(self, low: int, high: int) -> I64:
@@ -173,7 +166,7 @@ class _OpenShard:
 
     def _read(self, numbers: list[int] | range) -> I64:
         if not len(numbers):
-            return np.empty(0, dtype=np.int64)
+            return _NONE
         walk, known = self.file.walk, self._pages()
         chunk = walk.chunk(0, 0)
         pages: list[Page] = []
@@ -233,7 +226,6 @@ def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
     """The entries on these pages; None: on all."""
     if not len(walk.footer.row_groups):
-        return np.empty(0, dtype=np.int64)
+        return _NONE
     data = mini_file(walk, 0, [0], physical=True, selection=selection, at_once=_ROWS_AT_ONCE).view
-    parts = [as_numpy(leaf_values(column)) for column in decode_batches(data, _ROWS_AT_ONCE)]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    return np.concatenate([_NONE, *(as_numpy(leaf_values(column)) for column in decode_batches(data, _ROWS_AT_ONCE))])
