@@ -6,10 +6,10 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -118,10 +118,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             code = cli.main(
                 list(arguments) if arguments is not None else None, "bloomseal", obj=state, standalone_mode=False
             )
-            if state.verbose and state.tools is not None:
-                _print_counters(state)
             sys.stdout.flush()
-            return int(code or 0)
         except BrokenPipeError:
             return _reader_left()
         except SystemExit:
@@ -133,34 +130,12 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         except (click.Abort, KeyboardInterrupt):
             remark("interrupted")
             return _INTERRUPTED
-        except click.ClickException as error:
-            if state.debug:
-                return _traced()
-            if state.json or _asks_for_json(sys.argv[1:] if arguments is None else arguments):
-                _print_json_error(UsageError(error.format_message(), hint=_help_of(error)))
-            else:
-                error.show()
-            return _ERROR
-        except BloomsealError as error:
-            if state.debug:
-                return _traced()
-            _print_error(error, state)
         except Exception as error:
-            if state.debug:
-                return _traced()
-            # A foreign message may quote what it was working on: only its type is told, or the system's own word.
-            system = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else None
-            what = f"the system says: {system}" if system else f"unexpected {type(error).__name__}"
-            _print_error(BloomsealError(what, hint="--debug shows where"), state)
+            code = _ERROR
+            _print_error(error, state, sys.argv[1:] if arguments is None else arguments)
         if state.verbose and state.tools is not None:
-            _print_counters(state)
-        return _ERROR
-
-
-def _traced() -> int:
-    # Python itself would end by 1, which is an answer here.
-    traceback.print_exc()
-    return _ERROR
+            _print_counters(state.tools.counters.to_dict(), state)
+        return int(code or 0)
 
 
 def _reader_left() -> int:
@@ -169,21 +144,29 @@ def _reader_left() -> int:
     return _BROKEN_PIPE
 
 
-def _print_error(error: BloomsealError, state: CommandState) -> None:
-    error.hint = hint_for(error)
-    if state.json:
-        _print_json_error(error)
+def _print_error(error: Exception, state: CommandState, arguments: Sequence[str]) -> None:
+    if state.debug:
+        traceback.print_exc()
+        return
+    # A command line that can't be parsed sets no state.
+    as_json = state.json or "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+    match error:
+        case BloomsealError():
+            error.hint = hint_for(error)
+        case click.ClickException() if not as_json:
+            error.show()
+            return
+        case click.ClickException():
+            error = UsageError(error.format_message(), hint=_help_of(error))
+        case _:
+            # A foreign message may quote what it was working on: only its type is told, or the system's own word.
+            system = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else None
+            what = f"the system says: {system}" if system else f"unexpected {type(error).__name__}"
+            error = BloomsealError(what, hint="--debug shows where")
+    if as_json:
+        click.echo(json_line(error.to_dict()), err=True)
     else:
         remark(f"bloomseal: {error}")
-
-
-def _print_json_error(error: BloomsealError) -> None:
-    click.echo(json_line(error.to_dict()), err=True)
-
-
-def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """A command line that can't be parsed sets no state."""
-    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
 
 
 def _help_of(error: click.ClickException) -> str | None:
@@ -191,17 +174,14 @@ def _help_of(error: click.ClickException) -> str | None:
     return f"{context.command_path} --help" if context else None
 
 
-def _print_counters(state: CommandState) -> None:
-    assert state.tools is not None  # noqa: S101
-    counters = state.tools.counters.to_dict()
+def _print_counters(counters: Mapping[str, float], state: CommandState) -> None:
     if state.json:
         click.echo(json_line({"kms": counters}), err=True)
-    else:
-        told = ", ".join(
-            f"{name} {value:.3f} s" if isinstance(value, float) else f"{name} {value}"
-            for name, value in counters.items()
-        )
-        remark(f"KMS: {told}")
+        return
+    told = (
+        f"{name} {value:.3f} s" if isinstance(value, float) else f"{name} {value}" for name, value in counters.items()
+    )
+    remark(f"KMS: {', '.join(told)}")
 
 
 def _show_warning(
@@ -214,11 +194,3 @@ def _show_warning(
 ) -> None:
     if issubclass(category, BloomsealWarning):
         click.echo(printable(f"bloomseal: warning: {message}"), err=True)
-
-
-def _run() -> Any:
-    raise SystemExit(main())
-
-
-if __name__ == "__main__":
-    _run()

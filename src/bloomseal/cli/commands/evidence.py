@@ -16,7 +16,7 @@ from ..arguments.auditing import LookOptions
 from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
 from ..command import PATH, CommandState, Group
-from ..render import facts, print_json, printable, progress, table
+from ..render import answer, facts, print_json, printable, progress, table
 
 if TYPE_CHECKING:
     from ...evidence.bundle.signing import Signer
@@ -178,10 +178,7 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
     if signature is not None and public_key is not None:
         signers.append(Detached(signature, public_key))
     signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
-    if CommandState.current().json:
-        print_json({"bundle": bundle, "signed_by": signed})
-    else:
-        facts([("bundle", bundle), ("signed by", ", ".join(signed))])
+    answer({"bundle": bundle, "signed_by": signed}, title="Signed")
     return 0
 
 
