@@ -15,6 +15,7 @@ __all__ = ["PATH", "Command", "CommandState", "Group", "SectionOption"]
 
 PATH: Final = click.Path(readable=False)
 """A path that shells complete. Whether it is there and may be read is for the library to say."""
+_OWN: Final = "Options"
 _COMMON: Final = "Options of all commands"
 
 
@@ -64,14 +65,15 @@ class Command(click.Command):
         self.params += _common(formats)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[tuple[str, str]]] = {_OWN: []}
         for option in self.get_params(ctx):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx)) is not None:
-                section = _COMMON if "--help" in option.opts else getattr(option, "section", "Options")
+                section = _COMMON if "--help" in option.opts else getattr(option, "section", _OWN)
                 sections.setdefault(section, []).append(record)
         for section, records in sections.items():
-            with formatter.section(section):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(section):
+                    formatter.write_dl(records)
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -75,6 +75,7 @@ class _Gate:
 class _Demonstration:
     """What a filter in clear confirms to anybody: the options that ask for it, as given."""
 
+    SECTION: ClassVar = "Demonstration"
     demonstrate: str | None = option(
         "--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody."
     )

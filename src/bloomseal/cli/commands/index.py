@@ -122,9 +122,9 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would 
 
 
 @index.command(short_help="Make the index.")
+@_writes
 @_sized
 @_dry_run
-@_writes
 def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
 
@@ -142,8 +142,8 @@ def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
 
 
 @index.command(short_help="Cover files that are new or were replaced.")
-@_dry_run
 @_writes
+@_dry_run
 def update(writing: _IndexToWrite, dry_run: bool) -> int:
     """Hash the files of TABLE that are new or have changed, and add them. Runs of like size are merged.
 
@@ -174,9 +174,9 @@ def compact(writing: _IndexToWrite, everything: bool) -> None:
 
 
 @index.command(short_help="Make the index anew, under a new secret.")
+@_writes
 @_sized
 @_dry_run
-@_writes
 def rebuild(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     """Hash every file again, under a new secret and fresh keys, whatever is there now. The old index serves until then.
 
