@@ -146,15 +146,15 @@ class KeyTools:
 
     def storing(self, *, internal: bool) -> KeyTools:
         """These key tools, with their KMS, cache and counters, except for where they put new key material."""
-        return self._but(internal=internal)
+        return self._copy(internal=internal)
 
     def with_pins(self, pins: Pins | None) -> KeyTools:
         """These key tools, with their KMS, cache and counters, which accept and make keys under agreed master keys
         only; None: any. They apply to the keys of files: what asks the KMS itself is not held to them.
         """
-        return self._but(pins=pins)
+        return self._copy(pins=pins)
 
-    def _but(self, **changes: Any) -> KeyTools:
+    def _copy(self, **changes: Any) -> KeyTools:
         made = KeyTools.__new__(type(self))
         made.__dict__.update(self.__dict__, **changes)
         return made

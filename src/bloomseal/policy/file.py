@@ -187,7 +187,7 @@ def _index(entry: _Reader) -> IndexPolicy | None:
     if not isinstance(wanted, dict):
         return IndexPolicy() if wanted else None
     inner = _Reader(wanted, f"{entry.where}.index")
-    index = IndexPolicy(**inner.some(_INDEX))
+    index = IndexPolicy(**inner.optional(_INDEX))
     inner.done()
     if not 0 < index.false_places < 1:
         raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
@@ -203,7 +203,7 @@ def _filter(entry: _Reader) -> FilterSpec | None:
     if not isinstance(wanted, dict):
         return FilterSpec() if wanted else None
     inner = _Reader(wanted, f"{entry.where}.filter")
-    given = inner.some(_FILTER)
+    given = inner.optional(_FILTER)
     inner.done()
     try:
         return FilterSpec(**given)
@@ -237,7 +237,7 @@ class _Reader:
             raise PolicyError(f"{self.where}: {name} is empty", hint="leave it out")
         return value
 
-    def some(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    def optional(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
         """Of these entries, by name and kind, those that are there."""
         self._known += kinds
         return {name: self.take(name, kind) for name, kind in kinds.items() if name in self._rest}
@@ -274,7 +274,7 @@ class _Reader:
     def settings(self) -> dict[str, Any]:
         """The settings that defaults and tables share, as `TablePolicy` names them."""
         age = self.days("max_key_age_days")
-        given = self.some(_SETTINGS)
+        given = self.optional(_SETTINGS)
         if "algorithm" in given:
             if given["algorithm"] not in tuple(Algorithm):
                 raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))
