@@ -65,8 +65,8 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
             return merge.written(index.folder, index.manifest())
         task = _CompactionTask(place, replace(merge, bases={}), parts)
         told = spark.sparkContext.parallelize(range(parts), parts).mapPartitions(task.written).collect()
-        made = [shard for one in sorted(told, key=lambda one: one.number) for shard in one.shards]
-        if failed := next((one.failed for one in told if one.failed is not None), None):
+        made = [shard for one in told if not isinstance(one, BloomsealError) for shard in one]
+        if failed := next((one for one in told if isinstance(one, BloomsealError)), None):
             for shard in made:
                 index.folder.remove(shard.file)
             raise failed
@@ -77,15 +77,6 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
 
 
 @dataclass(frozen=True)
-class _CompactedPart:
-    """What a task made, without its keys; or why not."""
-
-    number: int
-    shards: tuple[Shard, ...] = ()
-    failed: BloomsealError | None = None
-
-
-@dataclass(frozen=True)
 class _CompactionTask:
     """A task, on an executor."""
 
@@ -93,12 +84,11 @@ class _CompactionTask:
     merge: Merge
     parts: int
 
-    def written(self, numbers: Iterable[int]) -> Iterator[_CompactedPart]:
-        folder = self.place.folder
+    def written(self, numbers: Iterable[int]) -> Iterator[tuple[Shard, ...] | BloomsealError]:
+        """Per part its shards, without their keys; or why not."""
         for number in numbers:
             try:
-                manifest = self.place.manifest()
-                run = self.merge.written(folder, manifest, part=(number, self.parts))
-                yield _CompactedPart(number, tuple(one._replace(keys={}) for one in run.shards))
+                run = self.merge.written(self.place.folder, self.place.manifest(), part=(number, self.parts))
+                yield tuple(one._replace(keys={}) for one in run.shards)
             except BloomsealError as error:
-                yield _CompactedPart(number, failed=error)
+                yield error

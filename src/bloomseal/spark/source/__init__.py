@@ -1,6 +1,4 @@
-"""The data source ``format("bloomseal")``: Bloomseal's own reader and writer behind Spark's interface for Python data
-sources.
-"""
+"""The data source ``format("bloomseal")``: Bloomseal's own reader behind Spark's interface for Python data sources."""
 
 from ..versions import check_version
 
