@@ -147,14 +147,6 @@ class KeyVersionFacts:
         return None if start is None or period is None else start + period
 
     @property
-    def owner(self) -> str | None:
-        return self.policy.owner
-
-    @property
-    def custodian(self) -> str | None:
-        return self.policy.custodian
-
-    @property
     def files(self) -> int:
         return total(self.used)
 

@@ -27,8 +27,6 @@ _PLACE: Final = (
     "since",
     "algorithm",
     "bits",
-    "kms_url",
-    "material",
 )
 _COUNTED: Final = (
     ("data_key", "count_distinct"),
@@ -50,7 +48,6 @@ class Use:
         state: of the master key, where the KMS was asked.
         since: when the version was made, as far as the KMS tells.
         algorithm, bits: of the data keys under it.
-        kms_url, material: as in the inventory.
         files, modules, data_keys, keks: how many; modules at the least (`bloomseal.audit.inventory`).
         oldest, newest: when the files were last written.
     """
@@ -63,8 +60,6 @@ class Use:
     since: datetime | None
     algorithm: str | None
     bits: int | None
-    kms_url: str | None
-    material: str | None
     files: int
     modules: int
     data_keys: int
@@ -122,9 +117,8 @@ def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:
     """The rows under a key, by the names that uses have; `prefix` says whose key it is."""
     count = found.num_rows
     own = {"state": "key_state", "version": "key_version", "since": "version_since", "bits": "key_bits"}
-    own |= {name: name for name in ("master_key", "material")}
-    named = {name: f"{prefix}{of}" for name, of in own.items()} | {"kms_url": "footer_kms_url"}
-    named |= {"data_key": f"{prefix}data_key", "kek_id": f"{prefix}kek_id"}
+    own |= {name: name for name in ("master_key", "data_key", "kek_id")}
+    named = {name: f"{prefix}{of}" for name, of in own.items()}
     whole = {"table": "table", "algorithm": "algorithm", "file": "file", "file_modified": "file_modified"}
     columns = {name: found[of] for name, of in (named | whole).items()}
     columns["column"] = text(found["column"]) if column is None else pa.array([column] * count, pa.string())
