@@ -142,7 +142,7 @@ def test_without_turns_no_row_is_lost_either(
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(append, (0, 100, 200)))
         assert ids(spark, folder) == [*range(32), *range(100, 132), *range(200, 232)]
-        assert not (folder / "_temporary").exists()
+        assert not [*folder.glob("_temporary"), *folder.glob(".spark-staging-*")]
 
 
 @pytest.fixture
@@ -159,62 +159,20 @@ def beside() -> Iterator[Callable[[Callable[[], bool]], Any]]:
         over.set()
 
 
-def test_writes_end_well_while_others_begin_and_end(
-    rows: Callable[[int, int], DataFrame],
-    policy: Policy,
-    spark: SparkSession,
-    tmp_path: Path,
-    beside: Callable[[Callable[[], bool]], Any],
+def test_sessions_without_ours_take_nothing_away(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
-    """Whoever ends removes the folder above all, if it is empty: also just when another one begins."""
-    folder, removed = tmp_path / "t", 0
+    """Spark's own committer removes the temporary folder of all when it is done."""
+    folder, frame = tmp_path / "t", rows(10, 14).coalesce(1)
     bss.write(rows(0, 4), folder)
 
-    def remove() -> bool:
-        nonlocal removed
-        with contextlib.suppress(OSError):
-            (folder / "_temporary").rmdir()
-            removed += 1
-        return removed == 3
+    def ends(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (folder / "_temporary" / "0").mkdir(parents=True)
+        shutil.rmtree(folder / "_temporary")
+        yield from batches
 
-    done = beside(remove)
-    rows(4, 8).write.mode("append").options(**bss.options(policy, "t")).parquet(str(folder))
-    done.result(1)
-    assert ids(spark, folder) == list(range(8))
-
-
-def test_what_others_do_while_a_write_tidies_up_does_not_fail_it(
-    rows: Callable[[int, int], DataFrame],
-    policy: Policy,
-    spark: SparkSession,
-    tmp_path: Path,
-    beside: Callable[[Callable[[], bool]], Any],
-) -> None:
-    """Its rows are in the table then: written again, they would be there twice."""
-    folder = tmp_path / "t"
-    bss.write(rows(0, 4), folder)
-    temporary = folder / "_temporary"
-
-    def begin_and_end(written: threading.Event) -> bool:
-        if not any(temporary.glob("*/_temporary/_began")):
-            return written.is_set()
-        while not written.is_set():
-            try:
-                os.rmdir(temporary)  # noqa: PTH106  # as fast as can be
-                os.mkdir(temporary)  # noqa: PTH102
-            except OSError:
-                pass
-        return True
-
-    for start in range(4, 40, 4):
-        written = threading.Event()
-        done = beside(functools.partial(begin_and_end, written))
-        try:
-            rows(start, start + 4).write.mode("append").options(**bss.options(policy, "t")).parquet(str(folder))
-        finally:
-            written.set()
-        done.result(10)
-    assert sorted(row.id for row in spark.read.parquet(str(folder)).collect()) == list(range(40))
+    bss.write(frame.mapInArrow(ends, frame.schema), folder, mode="append")
+    assert ids(spark, folder) == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
 def test_two_that_make_the_same_folder_of_a_partition_both_add_to_it(
@@ -229,7 +187,7 @@ def test_two_that_make_the_same_folder_of_a_partition_both_add_to_it(
 
     def make_next(folder: Path) -> bool:
         """As another write does, just when the commit comes to it."""
-        if not (task := next(iter(folder.glob("_temporary/*/task_*")), None)):
+        if not (task := next(iter(folder.glob(".spark-staging-*/_temporary/*/task_*")), None)):
             return False
         for name in [one.name for one in task.iterdir()]:
             end = time.perf_counter() + chances.uniform(0, 60e-6)
@@ -268,7 +226,7 @@ def test_until_an_overwrite_commits_readers_find_the_old_table(
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(bss.write, frame.mapInArrow(waits, frame.schema), folder, mode="overwrite")
         try:
-            while not list(folder.glob("_temporary/*")):
+            while not list(folder.glob(".spark-staging-*")):
                 time.sleep(0.01)
             assert ids(spark, folder) == [0, 1, 2, 3]
         finally:
@@ -295,7 +253,7 @@ def test_an_append_beside_an_overwrite_ends_well(
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(appends.parquet, str(folder))
         try:
-            while not list(folder.glob("_temporary/*")):
+            while not list(folder.glob(".spark-staging-*")):
                 time.sleep(0.01)
             rows(20, 24).write.mode("overwrite").options(**options).parquet(str(folder))
             assert ids(spark, folder) == [20, 21, 22, 23]
@@ -308,12 +266,13 @@ def test_an_append_beside_an_overwrite_ends_well(
 def test_a_write_whose_rows_were_taken_away_fails(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
-    """By a committer that removes the temporary folder of all, as Spark's own does in sessions without ours."""
+    """By an overwrite that removes all of the folder, as Spark's own does in sessions without ours."""
     bss.write(rows(0, 4), tmp_path / "t")
-    temporary = tmp_path / "t" / "_temporary"
+    folder = tmp_path / "t"
 
     def takes_away(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shutil.rmtree(temporary)
+        for staged in folder.glob(".spark-staging-*"):
+            shutil.rmtree(staged)
         yield from batches
 
     frame = rows(10, 14).coalesce(1)
@@ -322,36 +281,38 @@ def test_a_write_whose_rows_were_taken_away_fails(
     assert ids(spark, tmp_path / "t") == [0, 1, 2, 3]
 
 
-def test_temporary_folders_of_killed_drivers_go(
+def test_what_killed_drivers_have_left_goes_with_an_overwrite(
     rows: Callable[[int, int], DataFrame], spark: SparkSession, tmp_path: Path
 ) -> None:
-    bss.write(rows(0, 4), tmp_path / "t")
-    fresh, old, ours, timeless = (tmp_path / "t" / "_temporary" / name for name in "1234")
-    for folder in (fresh, old, ours, timeless):
-        folder.mkdir(parents=True)
-    (ours / "_temporary").mkdir()
-    (ours / "_temporary" / "_began").touch()
-    os.utime(old, (1000, 1000))
-    os.utime(ours, (1000, 1000))
-    os.utime(timeless, (0, 0))  # as object stores have it that know no time of a folder
-    bss.write(rows(4, 8), tmp_path / "t", mode="append")
-    assert sorted(path.name for path in (tmp_path / "t" / "_temporary").iterdir()) == ["1", "3", "4"]
-    assert ids(spark, tmp_path / "t") == list(range(8))
+    folder = tmp_path / "t"
+    bss.write(rows(0, 4), folder)
+    fresh, old, timeless = (folder / f".spark-staging-{name}" for name in ("fresh", "old", "timeless"))
+    for staged in (fresh, old, timeless):
+        (staged / "_temporary" / "0").mkdir(parents=True)
+    overwrites = [folder / "_temporary" / name for name in ("overwrite-fresh", "overwrite-old")]
+    for one in overwrites:
+        one.mkdir(parents=True)
+    for one in (old / "_temporary" / "0", overwrites[1]):
+        os.utime(one, (1000, 1000))
+    os.utime(timeless / "_temporary" / "0", (0, 0))  # as object stores have it that know no time of a folder
+    bss.write(rows(4, 8), folder, mode="append")
+    assert old.exists()
+    bss.write(rows(10, 12), folder, mode="overwrite")
+    assert [one.exists() for one in (fresh, old, timeless, *overwrites)] == [True, False, True, True, False]
+    assert ids(spark, folder) == [10, 11]
 
 
 def test_an_application_keeps_its_own_committer(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
-    name, theirs = (
-        "spark.sql.parquet.output.committer.class",
-        "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
-    )
+    name = "spark.sql.parquet.output.committer.class"
+    theirs = "org.apache.hadoop.mapreduce.lib.output.PartialFileOutputCommitter"
 
     def ours(start: int, folder: Path = tmp_path / "t") -> bool:
-        """Does a task find the mark that our committer makes?"""
+        """Does a task find the folder of a write by our protocol?"""
 
         def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            found = list(folder.glob("_temporary/*/_temporary/_began"))
+            found = list(folder.glob(".spark-staging-*/_began"))
             (folder.parent / "found").write_text(str(len(found)))
             yield from batches
 

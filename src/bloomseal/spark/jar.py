@@ -43,7 +43,7 @@ KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
     "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "FileKeys.java", "TableCrypto.java",
-    "SealedReads.java", "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
+    "SealedReads.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -29,6 +30,8 @@ final class Guard {
   /** Options that leave something in clear, or unauthenticated, beside keys: in a table's folder they are the policy's. */
   private static final List LEAKING = Arrays.asList(
       new String[] {"parquet.encryption.algorithm", "parquet.summary.metadata.level", "parquet.writer.version"});
+  private static final String UNKEYED = "no key is named for this write, and sealed files are wanted here: "
+      + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise";
 
   private Guard() {}
 
@@ -43,7 +46,7 @@ final class Guard {
     }
     JsonNode known = KeyBridge.application();
     if (known != null && isIn(known, "sealed", conf, place) && !isIn(given, "sealed", conf, place)) {
-      throw refused("bloomseal.spark.enable names this folder in other settings than those of this write: call it in this session, too",
+      throw TablePlaces.refused("bloomseal.spark.enable names this folder in other settings than those of this write: call it in this session, too",
           place);
     }
     boolean parquet = conf.get("parquet.write.support.class") != null;
@@ -62,26 +65,24 @@ final class Guard {
       return;
     }
     if (keys) {
-      throw refused("keys are named for this write, but only Parquet files are sealed", place);
+      throw TablePlaces.refused("keys are named for this write, but only Parquet files are sealed", place);
     }
     if (stream && parquet && !given.get("streams").asBoolean()) {
-      throw refused("Spark before 4.2 loses the options of a stream on their way to its file sink, "
+      throw TablePlaces.refused("Spark before 4.2 loses the options of a stream on their way to its file sink, "
           + "and would write plaintext: bloomseal.spark.write_stream, or foreachBatch", place);
     }
     if (wanted(given, conf, place) || holdsSealed(conf, place)) {
-      throw refused("no key is named for this write, and sealed files are wanted here: "
-          + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", place);
+      throw TablePlaces.refused(UNKEYED, place);
     }
   }
 
   /** Before a job replaces a folder: one above a table would take the table with it. */
   static void checkReplaced(Configuration conf, Path place) throws IOException {
     JsonNode given = KeyBridge.given(conf);
-    Iterator folders = given == null ? null : given.get("sealed").elements();
-    while (folders != null && folders.hasNext()) {
-      Path folder = new Path(((JsonNode) folders.next()).textValue());
-      if (TablePlaces.isBelow(conf, folder, place) && !TablePlaces.isBelow(conf, place, folder)) {
-        throw refused("an overwrite of this folder would remove the table in " + folder, place);
+    for (Object each : given == null ? Collections.emptyList() : (Iterable) given.get("sealed")) {
+      Path folder = new Path(((JsonNode) each).textValue());
+      if (TablePlaces.below(conf, folder, place) != null && TablePlaces.below(conf, place, folder) == null) {
+        throw TablePlaces.refused("an overwrite of this folder would remove the table in " + folder, place);
       }
     }
   }
@@ -91,8 +92,7 @@ final class Guard {
     try {
       JsonNode given = KeyBridge.given(conf);
       if (given != null && wanted(given, conf, file) && !isIn(given, "plain", conf, file)) {
-        throw refused("no key is named for this write, and sealed files are wanted here: "
-            + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", file);
+        throw TablePlaces.refused(UNKEYED, file);
       }
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
@@ -148,10 +148,11 @@ final class Guard {
   }
 
   private static boolean isIn(JsonNode given, String name, Configuration conf, Path place) throws IOException {
-    for (Iterator folders = given.get(name).elements(); folders.hasNext();) {
-      Path folder = new Path(((JsonNode) folders.next()).textValue());
+    for (Object each : given.get(name)) {
+      Path folder = new Path(((JsonNode) each).textValue());
       // Where plaintext is allowed is where it comes to lie; a link there leads out.
-      if (name.equals("plain") ? TablePlaces.below(conf, place, folder, true) != null : TablePlaces.isBelow(conf, place, folder)) {
+      boolean plain = name.equals("plain");
+      if ((plain ? TablePlaces.below(conf, place, folder, true) : TablePlaces.below(conf, place, folder)) != null) {
         return true;
       }
     }
@@ -173,14 +174,12 @@ final class Guard {
       beside.add(0, files.getFileStatus(file));
       for (int i = 0; i < beside.size(); i++) {
         FileStatus one = (FileStatus) beside.get(i);
-        if (isData(one)) {
-          try {
+        try {
+          if (isData(one)) {
             return isSealed(conf, one);
-          } catch (IOException e) {
-            continue;
-          } catch (RuntimeException e) {
-            continue;
           }
+        } catch (Exception e) {
+          continue;
         }
       }
       return false;
@@ -234,7 +233,4 @@ final class Guard {
     return null;
   }
 
-  private static ParquetCryptoRuntimeException refused(String why, Path place) {
-    return new ParquetCryptoRuntimeException("bloomseal.PolicyError: " + why + " (" + place + ")");
-  }
 }

@@ -2,7 +2,9 @@ package bloomseal.spark;
 
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Paths;
+import java.nio.file.attribute.FileAttribute;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
@@ -13,6 +15,8 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.OutputCommitter;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter;
+import org.apache.parquet.hadoop.ParquetOutputCommitter;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
@@ -25,9 +29,10 @@ import scala.collection.immutable.Set;
 import scala.collection.immutable.Set$;
 
 /**
- * Spark's commit protocol, but that an overwrite removes the old files when the new ones are in their place, and not
- * before the first of them is begun: a job that fails, or is refused, leaves the table as it was, and one that reads the
- * table finds its rows.
+ * Spark's commit protocol, but that each write has a folder of its own until it commits, and that an overwrite removes the
+ * old files when the new ones are in their place, and not before the first of them is begun: a job that fails, or is
+ * refused, leaves the table as it was, and one that reads the table finds its rows. By itself all writes to a table share
+ * one folder, which each removes when it ends, and with it what tasks of others have committed.
  *
  * While old files lie beside new ones there is no _SUCCESS, and a folder in _temporary says that a job is under way: by
  * that readers know. A dynamic overwrite is an ordinary job here, which replaces the folders that it has written to.
@@ -35,12 +40,16 @@ import scala.collection.immutable.Set$;
  * Written for Janino, hence without lambdas and generics.
  */
 public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
-  private static final String COMMITTER = "spark.sql.sources.outputCommitterClass";
+  private static final String OUTPUT = "mapreduce.output.fileoutputformat.outputdir";
   private static final String MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs";
+  /** After so many milliseconds without a commit the folder of another write is one of a driver that was killed. */
+  private static final long FORGOTTEN = 7L * 24 * 3600 * 1000;
 
   private final String job;
   private final String table;
   private final boolean dynamic;
+  /** Null: one that the application has chosen, with places of its own. */
+  private transient FileOutputCommitter committer;
   private transient List replaced;
   private transient Set written;
   private transient boolean moving;
@@ -55,13 +64,25 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
 
   @Override
   public OutputCommitter setupCommitter(TaskAttemptContext context) {
-    Configuration conf = context.getConfiguration();
     // Of a dynamic overwrite Spark names its own staging folder here.
-    conf.set("mapreduce.output.fileoutputformat.outputdir", table);
-    if ("org.apache.parquet.hadoop.ParquetOutputCommitter".equals(conf.get(COMMITTER))) {
-      conf.set(COMMITTER, "bloomseal.spark.OwnFolder"); // one that the application has chosen stays
+    context.getConfiguration().set(OUTPUT, table);
+    OutputCommitter found = super.setupCommitter(context);
+    boolean parquet = found.getClass() == ParquetOutputCommitter.class;
+    if (!parquet && found.getClass() != FileOutputCommitter.class) {
+      return found;
     }
-    return super.setupCommitter(context);
+    context.getConfiguration().set(OUTPUT, own().toString());
+    try {
+      committer = parquet ? new ParquetOutputCommitter(own(), context) : new FileOutputCommitter(own(), context);
+    } catch (IOException e) {
+      throw new IllegalStateException(e.toString(), e);
+    }
+    return committer;
+  }
+
+  /** Where Spark has the files of partitions that lie elsewhere, too: it removes the folder. */
+  private Path own() {
+    return new Path(table, ".spark-staging-" + job);
   }
 
   @Override
@@ -80,14 +101,15 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       for (int i = 0; replaced != null && i < replaced.size(); i++) {
         Guard.checkReplaced(conf, (Path) replaced.get(i));
       }
+      // By version 2 the files of each task are moved as it ends: whoever fails afterwards leaves them beside the old.
+      conf.setInt("mapreduce.fileoutputcommitter.algorithm.version", 1);
+      super.setupJob(context);
+      if (committer != null) {
+        own().getFileSystem(conf).create(new Path(own(), "_began"), true).close();
+      }
     } catch (IOException e) {
       throw new IllegalStateException(e.toString(), e);
     }
-    if (dynamic || replaced != null) {
-      // By version 2 the files of each task are moved as it ends: whoever fails afterwards leaves them beside the old.
-      conf.setInt("mapreduce.fileoutputcommitter.algorithm.version", 1);
-    }
-    super.setupJob(context);
   }
 
   @Override
@@ -115,27 +137,36 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
   public void commitJob(JobContext context, Seq tasks) {
     Configuration conf = context.getConfiguration();
     try {
-      List folders = dynamic ? written(tasks) : replaced;
-      if (folders == null) {
-        moving = true;
-        super.commitJob(context, tasks);
-        return;
+      FileSystem files = new Path(table).getFileSystem(conf);
+      if (committer != null && !files.exists(new Path(own(), "_began"))) {
+        throw new IOException("bloomseal.BloomsealError: another write to the table removed what this one had written, and nothing "
+            + "was added to it: write again, when the other one is done (" + own() + ")");
       }
+      List folders = dynamic ? written(tasks) : replaced;
       List old = new ArrayList();
-      for (int i = 0; i < folders.size(); i++) {
+      for (int i = 0; folders != null && i < folders.size(); i++) {
         Path folder = (Path) folders.get(i);
         Guard.checkReplaced(conf, folder); // of a dynamic overwrite nobody knew it before
         list(folder.getFileSystem(conf), folder, old);
       }
       boolean marks = conf.getBoolean(MARKS, true);
-      FileSystem files = new Path(table).getFileSystem(conf);
-      files.mkdirs(busy());
-      files.delete(new Path(table, "_SUCCESS"), false);
+      if (folders != null) {
+        files.mkdirs(busy());
+        files.delete(new Path(table, "_SUCCESS"), false);
+      }
       conf.setBoolean(MARKS, false);
       moving = true;
+      FileStatus[] ended = committer == null ? new FileStatus[0] : files.listStatus(committer.getJobAttemptPath(context));
+      for (int i = 0; i < ended.length; i++) {
+        if (!ended[i].getPath().getName().equals("_temporary")) {
+          move(files, ended[i].getPath(), new Path(table));
+        }
+      }
       super.commitJob(context, tasks);
-      files.mkdirs(busy()); // some committers remove all of _temporary
-      deleting = true;
+      if (folders != null) {
+        files.mkdirs(busy()); // some committers remove all of _temporary
+        deleting = true;
+      }
       for (int i = 0; i < old.size(); i++) {
         remove(((Path) old.get(i)).getFileSystem(conf), (Path) old.get(i));
       }
@@ -143,9 +174,35 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       if (marks) {
         files.create(new Path(table, "_SUCCESS"), true).close();
       }
-      free(files);
+      if (folders != null) {
+        free(files);
+      }
     } catch (IOException e) {
       throw new IllegalStateException(e.toString(), e);
+    }
+  }
+
+  /** A task's files to the table. Folders are made, not moved: another write may make the same, and one would lie in the other. */
+  private static void move(FileSystem files, Path from, Path to) throws IOException {
+    FileStatus[] found = files.listStatus(from);
+    for (int i = 0; i < found.length; i++) {
+      Path place = new Path(to, found[i].getPath().getName());
+      if (found[i].isDirectory()) {
+        makeFolder(files, found[i].getPath(), place);
+        move(files, found[i].getPath(), place);
+      } else if (!files.rename(found[i].getPath(), place)) {
+        throw new IOException("a file can't be moved to " + place);
+      }
+    }
+  }
+
+  private static void makeFolder(FileSystem files, Path like, Path folder) throws IOException {
+    if (!(files instanceof LocalFileSystem)) {
+      files.mkdirs(folder);
+    } else if (!Files.exists(local(folder), new LinkOption[0])) {
+      // Hadoop's own starts a process for each, to give it its permissions.
+      Files.createDirectories(local(folder), new FileAttribute[0]);
+      Files.setPosixFilePermissions(local(folder), Files.getPosixFilePermissions(local(like), new LinkOption[0]));
     }
   }
 
@@ -192,12 +249,24 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
     for (int i = 0; i < names.length; i++) {
       String name = names[i].getPath().getName();
       if (name.equals("_temporary") || name.startsWith(".spark-staging") || isOwn(name)) {
+        forget(files, names[i].getPath());
         continue;
       }
       if (names[i].isDirectory() && !isLink(files, names[i].getPath())) {
         list(files, names[i].getPath(), found);
       }
       found.add(names[i].getPath());
+    }
+  }
+
+  /** Removes what drivers have left that were killed. Some object stores know no time of a folder, and say 0. */
+  private static void forget(FileSystem files, Path staged) throws IOException {
+    FileStatus[] found = files.globStatus(new Path(staged, staged.getName().equals("_temporary") ? "*" : "_temporary/*"));
+    for (int i = 0; found != null && i < found.length; i++) {
+      long last = found[i].getModificationTime();
+      if (last > 0 && last < System.currentTimeMillis() - FORGOTTEN) {
+        files.delete(staged.getName().equals("_temporary") ? found[i].getPath() : staged, true);
+      }
     }
   }
 

@@ -57,8 +57,8 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
     }
     if (found.getEncryptedColumns() != null) {
       Map columns = new HashMap();
-      for (Iterator each = found.getEncryptedColumns().values().iterator(); each.hasNext();) {
-        ColumnEncryptionProperties column = (ColumnEncryptionProperties) each.next();
+      for (Object each : found.getEncryptedColumns().values()) {
+        ColumnEncryptionProperties column = (ColumnEncryptionProperties) each;
         ColumnPath path = ColumnPath.fromDotString(KeyBridge.plainName(column.getPath().toDotString()));
         columns.put(path, ColumnEncryptionProperties.builder(path, true).withKey(column.getKeyBytes())
             .withKeyMetaData(FileKeys.named(column.getKeyMetaData(), place)).build());
@@ -131,7 +131,7 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
       throws ParquetCryptoRuntimeException {
     boolean sealed = sealedOnly(conf, file);
     Guard.checkRead(conf, file, sealed);
-    TablePlaces place = TablePlaces.ofRead(conf, file);
+    TablePlaces place = TablePlaces.of(conf, file);
     FileDecryptionProperties.Builder builder =
         FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(conf, file, place));
     byte[] prefix = place == null ? null : place.prefix();

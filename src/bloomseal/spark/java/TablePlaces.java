@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -66,16 +67,10 @@ final class TablePlaces {
     return found;
   }
 
-  /** The place of a file to read; null where no place matters. */
-  static TablePlaces ofRead(Configuration conf, Path file) {
-    return of(conf, file);
-  }
-
   /** Whether a table's files have an AAD prefix: then the session's keys serve the policy's tables, and no other file. */
   private static boolean isBinding(JsonNode given) {
-    Iterator tables = given == null ? null : given.get("tables").elements();
-    while (tables != null && tables.hasNext()) {
-      if (((JsonNode) tables.next()).hasNonNull("prefix")) {
+    for (Object table : given == null ? Collections.emptyList() : (Iterable) given.get("tables")) {
+      if (((JsonNode) table).hasNonNull("prefix")) {
         return true;
       }
     }
@@ -87,17 +82,15 @@ final class TablePlaces {
    * first: a link that somebody puts into a table leads neither out of it nor into another.
    */
   static JsonNode told(Configuration conf, JsonNode given, Path place) throws IOException {
-    JsonNode named = told(conf, given, place, false);
-    return named != null ? named : told(conf, given, place, true);
-  }
-
-  private static JsonNode told(Configuration conf, JsonNode given, Path place, boolean links) throws IOException {
     JsonNode found = null;
-    for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
-      JsonNode table = (JsonNode) tables.next();
-      if (table.hasNonNull("root") && below(conf, place, root(table), links) != null
-          && (found == null || below(conf, root(table), root(found), links) != null)) {
-        found = table;
+    for (int way = 0; way < 2 && found == null; way++) {
+      boolean links = way == 1;
+      for (Object each : given.get("tables")) {
+        JsonNode table = (JsonNode) each;
+        if (table.hasNonNull("root") && below(conf, place, root(table), links) != null
+            && (found == null || below(conf, root(table), root(found), links) != null)) {
+          found = table;
+        }
       }
     }
     return found;
@@ -107,7 +100,8 @@ final class TablePlaces {
     return new Path(table.get("root").textValue());
   }
 
-  private static TablePlaces of(Configuration conf, Path file) {
+  /** The place of a file to read; null where no place matters. */
+  static TablePlaces of(Configuration conf, Path file) {
     try {
       JsonNode given = KeyBridge.given(conf);
       JsonNode told = given == null ? null : told(conf, given, file);
@@ -124,8 +118,8 @@ final class TablePlaces {
       JsonNode only = null;
       JsonNode called = null;
       int others = 0;
-      for (Iterator tables = given.get("tables").elements(); tables.hasNext();) {
-        JsonNode table = (JsonNode) tables.next();
+      for (Object each : given.get("tables")) {
+        JsonNode table = (JsonNode) each;
         if (!table.hasNonNull("root")) {
           only = table;
           others++;
@@ -139,12 +133,8 @@ final class TablePlaces {
     }
   }
 
-  static boolean isBelow(Configuration conf, Path place, Path folder) throws IOException {
-    return below(conf, place, folder) != null;
-  }
-
   /** The path from a folder to a place below it, empty for the folder itself, by their names or else without links. */
-  private static String below(Configuration conf, Path place, Path folder) throws IOException {
+  static String below(Configuration conf, Path place, Path folder) throws IOException {
     String named = below(conf, place, folder, false);
     return named != null ? named : below(conf, place, folder, true);
   }
@@ -177,6 +167,9 @@ final class TablePlaces {
   private static Path finalPath(Configuration conf, Path staged) {
     String output = conf.get("mapreduce.output.fileoutputformat.outputdir");
     Path folder = output == null ? null : new Path(output);
+    if (folder != null && folder.getName().startsWith(".spark-staging-")) {
+      folder = folder.getParent(); // the write's own folder in the table's, by LateDeletes
+    }
     String above = folder == null ? null : folder.toUri().getPath().replaceFirst("/*$", "/");
     String whole = staged.toUri().getPath();
     if (above == null || !whole.startsWith(above)) {
@@ -210,8 +203,8 @@ final class TablePlaces {
       return null;
     }
     StringBuilder text = new StringBuilder();
-    for (Iterator parts = table.get("prefix").elements(); parts.hasNext();) {
-      JsonNode part = (JsonNode) parts.next();
+    for (Object each : table.get("prefix")) {
+      JsonNode part = (JsonNode) each;
       text.append(part.get("text").textValue());
       String field = part.get("field").textValue();
       text.append(field.equals("path") ? path : field.equals("file") ? path.substring(path.lastIndexOf('/') + 1) : "");
@@ -267,13 +260,15 @@ final class TablePlaces {
   }
 
   private boolean holds(String list, String name) {
-    boolean none = list.equals("folders") && !table.hasNonNull(list);
-    for (Iterator each = none ? null : table.get(list).elements(); each != null && each.hasNext();) {
-      if (((JsonNode) each.next()).textValue().equals(name)) {
+    if (list.equals("folders") && !table.hasNonNull(list)) {
+      return true;
+    }
+    for (Object each : table.get(list)) {
+      if (((JsonNode) each).textValue().equals(name)) {
         return true;
       }
     }
-    return none;
+    return false;
   }
 
   private ParquetCryptoRuntimeException unknown() {

@@ -1,7 +1,7 @@
 """One write at a time to a table through Spark's own writer.
 
 Of two overwrites at the same time each would remove what was there when it ended, and might leave the other's rows; by
-writers without our commit protocol a write loses what it has under way (`OwnFolder.java`). In turns both end well.
+an overwrite of a session without our commit protocol a write loses what it has under way. In turns both end well.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["settled"]
 
 _TEMPORARY: Final = "_temporary"
-"""Of each job a folder in it: ``0``, or a number of its own (`OwnFolder.java`)."""
+"""Of each overwrite that commits a folder in it, and ``0`` of jobs by Spark's own protocol."""
 _SUCCESS: Final = "_SUCCESS"
 _PATIENCE: Final = 10.0
 """Seconds that a reader waits for a commit to end: moving files takes milliseconds."""
