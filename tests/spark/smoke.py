@@ -141,7 +141,14 @@ def overwrites(spark: SparkSession, policy: Policy, rows: DataFrame, path: Path)
             told[f"table's folder: {name}"] = SEALED
     refused = [name for name, came in told.items() if came == REFUSED]
     assert len(refused) == 4, refused
-    return told
+    # The table's options reach a sink that loses those of the stream.
+    sink = path.with_name("streamed into")
+    bss.enable(spark, policy=policy, tables={"people": sink})
+    stream = spark.readStream.schema(rows.schema).json(str(path.with_name("in known")))
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(path.with_name("c streamed into")))
+    writer.trigger(availableNow=True).start(str(sink)).awaitTermination()
+    assert opened(spark, sink, policy.for_table("people")) == found(sink) == SEALED
+    return {**told, "table's folder: a stream": SEALED}
 
 
 def plain(spark: SparkSession, rows: DataFrame, path: Path) -> None:

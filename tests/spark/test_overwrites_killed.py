@@ -37,7 +37,7 @@ def test_a_killed_overwrite_loses_no_row(spark: SparkSession, tmp_path: Path, ki
             answer(tmp_path, process, "ready")
             end = time.monotonic() + DEADLINE
             # Every other one in the middle of its commit.
-            while (table / "_SUCCESS").exists() if life % 2 == 0 else not list(table.glob("_temporary/*")):
+            while (table / "_SUCCESS").exists() if life % 2 == 0 else not list(table.glob(".spark-staging-*")):
                 if process.poll() is not None:
                     raise ended(tmp_path, process)
                 assert time.monotonic() < end
