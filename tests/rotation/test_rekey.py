@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.encryption import Algorithm
 from bloomseal.core.parquet.walk import Protection
+from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
 from bloomseal.rotation.outcome import Status
 from bloomseal.rotation.settings import like
+from bloomseal.write import convert
 from support.rotation_tables import (
     ROWS,
     TO_SECOND,
@@ -407,3 +410,53 @@ def test_each_key_that_the_kms_has_wrapped_is_unwrapped_once(ring: bs.Keyring, t
     rotated(table, Rekey(bs.DecryptionSpec(tools)))
     # Three KEKs of the old files and three of the new ones, whatever the number of files.
     assert (tools.counters.wraps, tools.counters.unwraps) == (3, 6)
+
+
+@pytest.mark.parametrize("had", MATERIAL)
+@pytest.mark.parametrize("last", ["other", "job"])
+@pytest.mark.parametrize("operation", ["rekey", "seal", "unseal"])
+def test_the_material_of_another_writer_of_the_file_stays(
+    ring: bs.Keyring, table: Path, monkeypatch: pytest.MonkeyPatch, operation: str, last: str, had: str
+) -> None:
+    """It has stored its material before the job looks, and takes the name after the job's file has it: before the job
+    tidies up, or after.
+    """
+    path, other = table / "t.parquet", table / "other.parquet"
+    write(path, bs.KeyTools(ring, internal=had == "internal"))
+    if operation == "seal":
+        bs.unseal_file(path, other, decryption=reading(ring))
+        other.rename(path)
+    pq.write_table(rows(), other)
+    ours = bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=bs.KeyTools(ring, internal=False))
+    job: Any = {
+        "rekey": Rekey(reading(ring)),
+        "seal": Seal(bs.EncryptionSpec("footer", keys=bs.KeyTools(ring))),
+        "unseal": Unseal(reading(ring), in_place=True),
+    }[operation]
+    stored, go_on = threading.Event(), threading.Event()
+    supersede, point = MaterialStore.supersede, convert.fault_point
+
+    def waiting(name: str) -> None:
+        point(name)
+        if name == "stored" and threading.current_thread() is writer:
+            stored.set()
+            assert go_on.wait(60)
+
+    def superseding(store: MaterialStore, *arguments: Any) -> None:
+        if threading.current_thread() is not writer and last == "other":
+            supersede(store, *arguments)
+        if threading.current_thread() is not writer:
+            go_on.set()
+            writer.join()
+        if threading.current_thread() is writer or last == "job":
+            supersede(store, *arguments)
+
+    writer = threading.Thread(target=lambda: bs.seal_file(other, path, encryption=ours))
+    monkeypatch.setattr(convert, "fault_point", waiting)
+    monkeypatch.setattr(MaterialStore, "supersede", superseding)
+    writer.start()
+    assert stored.wait(60)
+    assert rotate(path, job).ok
+    assert not writer.is_alive()
+    with bs.open_file(path, decryption=reading(ring)) as file:
+        assert file.read().equals(rows())

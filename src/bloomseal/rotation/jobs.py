@@ -38,6 +38,7 @@ from .settings import (
     format_for,
     is_encrypted,
     like,
+    old_material,
     opened,
     opens_with,
     refuse_half_sealed,
@@ -174,7 +175,6 @@ class Rekey(Job):
         if found is Format.ORC:
             return rekey_file(file, self.decryption, self._orc_target(file), progress)
         ref, decryption = file.ref, decryption_for(self.decryption, file.ref)
-        before = MaterialStore(ref).read()
         if begun and self.encryption is not None and opens_with(ref, encryption_for(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
@@ -182,6 +182,7 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
+            before = old_material(walk, begun)
         report = convert(
             ref, None, decryption, spec, self.bloom_filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(ref, ref, self._indexes),
@@ -278,7 +279,8 @@ class Seal(_OutputJob):
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
         target = self._place(file)
-        before = MaterialStore(target).read()
+        # A plaintext file needs none: what is there without an interruption is of somebody who is writing it, too.
+        before = MaterialStore(target).read() if begun else {}
         report = convert(
             file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(file.ref, target, self._indexes),
@@ -327,15 +329,15 @@ class Unseal(_OutputJob):
         ref = file.ref
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
+        decryption, before = decryption_for(self.decryption, ref), dict[str, str]()
         with open_source(ref) as source:
-            encrypted = is_encrypted(source, self.operation)
-        before = MaterialStore(ref).read() if self.in_place or (begun and not encrypted) else {}
-        if not encrypted:
-            if begun:
-                MaterialStore(ref).supersede(before)
-            return self._made_before(file, begun)
-        target = self._place(file)
-        report = convert(ref, target, decryption_for(self.decryption, ref), None, None, progress)
+            if not is_encrypted(source, self.operation):
+                if begun:
+                    MaterialStore(ref).supersede(MaterialStore(ref).read())
+                return self._made_before(file, begun)
+            if self.in_place:
+                before = old_material(opened(source, decryption), begun)
+        report = convert(ref, self._place(file), decryption, None, None, progress)
         return _converted(file, report, ref, before)
 
 

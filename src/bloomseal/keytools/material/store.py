@@ -113,7 +113,7 @@ class MaterialStore:
                 if reference.startswith(FOOTER_KEY_REFERENCE):
                     entries.setdefault(FOOTER_KEY_REFERENCE, entries[reference])
 
-        if before:
+        if before or own:
             self.change(edit)
 
     @contextlib.contextmanager
