@@ -337,3 +337,13 @@ def test_a_master_key_to_leave_that_no_file_is_under_is_told(run: Run, folder: P
     assert (misspelt.code, misspelt.err) == (0, "no key in these files is under piii\n")
     assert run("rewrap", "lake", "--keyring", "keys.json", "--from", "pii", "--to", "footer", *dry).err == ""
     assert run("rewrap", "lake", "--keyring", "keys.json", *dry).err == ""
+
+
+def test_a_rekey_tells_that_no_key_was_under_the_one_to_leave(run: Run, folder: Path) -> None:
+    run("keyring", "create", "--keyring", "keys.json", "footer", "pii")
+    keys = ("--keyring", "keys.json")
+    (folder / "lake").mkdir()
+    assert run("write", "people.csv", "lake/a.parquet", *keys, "--footer-key", "footer").code == 0
+    misspelt = run("rekey", "lake", *keys, "--from", "foter", "--to", "pii")
+    assert (misspelt.code, misspelt.err) == (0, "no key in these files is under foter\n")
+    assert run("rekey", "lake", *keys, "--from", "footer", "--to", "pii").err == ""

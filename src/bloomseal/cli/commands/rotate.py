@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -59,7 +60,8 @@ class RunOptions:
                 planned = plan(self.paths, job, progress=tell, **places)
             _tell_of_nothing(len(planned.files))
             answer(planned.to_dict(), title=f"{planned.operation}: nothing was written")
-            _tell_of_none(job, all(file.action == "none" for file in planned.files))
+            if isinstance(job, Rewrap):
+                _tell_of_none(job.master_keys, all(file.action == "none" for file in planned.files))
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
             report = rotate(
@@ -76,7 +78,11 @@ class RunOptions:
             print_json(report.to_dict())
         else:
             show(_for_people(report), title=f"{report.operation}: {len(report.files)} files")
-        _tell_of_none(job, all(file.status is Status.NOTHING for file in report.files))
+        if isinstance(job, Rewrap):
+            _tell_of_none(job.master_keys, all(file.status is Status.NOTHING for file in report.files))
+        elif isinstance(job, Rekey) and all(file.status is Status.ROTATED for file in report.files):
+            seen = {key["master_key"] for file in report.files for key in file.keys}
+            _tell_of_none(job.master_keys, seen.isdisjoint(job.master_keys or ()))
         return 0 if report.ok else 1
 
 
@@ -110,10 +116,10 @@ def _by_column(report: RotationReport, name: str, why: str) -> list[dict[str, An
     return [{"path": at[0], "column": at[1], why: at[2], "row_groups": number} for at, number in found.items()]
 
 
-def _tell_of_none(job: Job, none_due: bool) -> None:
-    """Say so where no file has a key under a key to leave: its name may be misspelt, and "nothing to do" reads well."""
-    if none_due and isinstance(job, Rewrap) and job.master_keys:
-        remark(f"no key in these files is under {' or '.join(job.master_keys)}")
+def _tell_of_none(leave: Mapping[str, str] | None, none: bool) -> None:
+    """Say so where no file has a key under a key to leave: its name may be misspelt, and the run still ends well."""
+    if none and leave:
+        remark(f"no key in these files is under {' or '.join(leave)}")
 
 
 @dataclass
