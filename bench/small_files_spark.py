@@ -193,7 +193,7 @@ def _copied(name: str) -> int:
 
 
 def memory(jobs: Jobs, folder: Path) -> None:
-    """After each ten of a hundred queries, through both doors."""
+    """After each ten of a hundred queries, with the bridge and with the data source."""
     for i in range(101):
         if i % 10 == 0:
             print(f"after {i} queries: {_sizes(jobs)}", flush=True)

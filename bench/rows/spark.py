@@ -73,7 +73,7 @@ class Side:
 
 @row("spark")
 def spark(work: Workspace) -> Iterator[Comparison]:
-    """Spark through both doors beside Spark without them; nothing where there is no JVM."""
+    """Spark with the bridge and with the data source, beside Spark without them; nothing where there is no JVM."""
     try:
         need_jvm()
     except CantError:
