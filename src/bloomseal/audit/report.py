@@ -265,8 +265,8 @@ def _unseen(facts: Facts) -> list[str]:
         unseen.append("no data file was found: nothing was looked at")
     strangers = facts.policies.strangers(facts.files)
     if strangers:
-        what = f"no table of the policy claims {strangers[0]}"
-        unseen.append(f"{what}: it was held against nothing ({len(strangers)} of {len(facts.files)} files)")
+        what = f"no table of the policy claims {strangers[0]}: it was held against nothing"
+        unseen.append(f"{what} ({len(strangers)} of {len(facts.files)} files); --table NAME says which table it is of")
     unseen += [f"{one.path}: {one.why}" for one in facts.beside if one.content is Content.UNKNOWN]
     unsure = sum(1 for file in facts.files if unclaimed_filters(file, facts.policies.of(file.path)))
     if unsure:

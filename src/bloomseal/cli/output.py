@@ -54,7 +54,7 @@ class RowOutput:
         zipped = compression in COMPRESSIONS
         if kind is None or (zipped and (compression != ".gz" or kind in ("parquet", "arrow"))):
             hint = f"a name that ends in {', '.join(EXTENSIONS)}; text also in .gz"
-            raise UsageError("what shall the file be?", file=path, hint=hint)
+            raise UsageError("the output's name does not tell its format", file=path, hint=hint)
         if kind == "csv" and is_tabbed(path):
             kind = "tsv"
         return cls(path, kind, zipped)

@@ -1,4 +1,4 @@
-"""Every ceiling on untrusted input, with its source. Lengths meet these at the door, before any allocation."""
+"""Every ceiling on untrusted input, with its source. Lengths are held against these before any allocation."""
 
 from __future__ import annotations
 

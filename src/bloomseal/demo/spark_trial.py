@@ -1,4 +1,4 @@
-"""The demonstration's Spark part: the same people written through the key bridge, and looked up through both doors."""
+"""The demonstration's Spark part: the same people written through the key bridge, and looked up by both readers."""
 
 from __future__ import annotations
 
@@ -81,18 +81,18 @@ class SparkTrial:
                     "seconds": time.perf_counter() - began,
                 }
             }
-            doors: dict[str, Callable[[str], Any]] = {
+            readers: dict[str, Callable[[str], Any]] = {
                 "spark_without_filters": lambda value: self._native(spark, table, value, filters=False),
                 "bridge": lambda value: self._native(spark, table, value),
                 "data_source": lambda value: bss.read(spark, table, where=f"ssn = '{value}'"),
             }
-            for name, door in doors.items():
+            for name, reader in readers.items():
                 self.say(f"looking up {len(present) + len(absent)} people: {name.replace('_', ' ')}")
-                door(present[0]).collect()
-                door(absent[0]).collect()
+                reader(present[0]).collect()
+                reader(absent[0]).collect()
                 results[name] = {
-                    "present_seconds": self._timed(door, present, 1),
-                    "absent_seconds": self._timed(door, absent, 0),
+                    "present_seconds": self._timed(reader, present, 1),
+                    "absent_seconds": self._timed(reader, absent, 0),
                 }
             found = bss.read(spark, table, where=f"ssn = '{present[0]}'")
             found.collect()
@@ -108,11 +108,11 @@ class SparkTrial:
         frame = spark.read.option("parquet.filter.bloom.enabled", str(filters).lower()).parquet(table)
         return frame.where(frame["ssn"] == value)
 
-    def _timed(self, door: Callable[[str], Any], values: list[str], rows: int) -> float:
+    def _timed(self, reader: Callable[[str], Any], values: list[str], rows: int) -> float:
         seconds = []
         for value in values:
             began = time.perf_counter()
-            found = door(value).collect()
+            found = reader(value).collect()
             seconds.append(time.perf_counter() - began)
             if len(found) != rows:
                 raise BloomsealError(f"Spark found {len(found)} people where there should be {rows}")

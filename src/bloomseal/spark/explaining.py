@@ -52,7 +52,7 @@ def explain(
     if hasattr(spark, "sparkSession"):
         return "\n".join(_native(spark))
     if path is None:
-        raise UsageError("which table?", hint="explain(spark, path, where), or explain(frame)")
+        raise UsageError("no table is named", hint="explain(spark, path, where), or explain(frame)")
     options = with_indexes(options, use_index, trust)
     dry = {**options, "dry_run": "true"}
     frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)

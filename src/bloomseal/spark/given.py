@@ -1,4 +1,4 @@
-"""What a caller hands to Spark's two doors, understood before any of it is used: policies, KMS addresses, options."""
+"""What a caller hands to the bridge and the data source, checked before use: policies, KMS addresses, options."""
 
 from __future__ import annotations
 

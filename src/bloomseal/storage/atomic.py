@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Final, Protocol, Self
 
 from ..core.errors import BloomsealError, UsageError
 from ..core.storage.local import identity, pread
@@ -31,6 +31,10 @@ __all__ = [
     "storage_errors",
 ]
 
+_HINTS: Final[dict[type[OSError], str]] = {
+    FileNotFoundError: "make its folder first",
+    IsADirectoryError: "a file's name in it",
+}
 _COPY_BYTES = 1 << 20
 _WRITEBACK_BYTES = 8 << 20
 
@@ -102,7 +106,7 @@ class AtomicFile:
             self._new = Replacement(*self._place(), like=None if like is None else like.fd)
             self._fd = self._new.fd
         except OSError as error:
-            hint = "a file's name in it" if isinstance(error, IsADirectoryError) else None
+            hint = _HINTS.get(type(error))
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path, hint=hint) from error
         except BloomsealError as error:
             raise error.at(file=ref.path) from None

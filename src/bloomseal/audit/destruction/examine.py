@@ -1,4 +1,4 @@
-"""One file, or one sidecar without its file: does it need the version in question, or may it?"""
+"""Whether one file, or one sidecar without its file, needs the version in question, or may need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about filters: do they authenticate, hold what they should, and tell no more than they may?"""
+"""Rules about filters: that they authenticate, hold what they should, and tell no more than they may."""
 
 from __future__ import annotations
 

@@ -100,7 +100,9 @@ def open_input(
     if kind in (None, "parquet") and _is_table(path):
         kind = "table"
     if kind is None and (kind := kind_of(path)) is None:
-        raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
+        raise UsageError(
+            "the input's name does not tell its format", file=path, hint=f"--input-format {'|'.join(FORMATS)}"
+        )
     delimiter = _TABS.get(delimiter or "", delimiter)
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")

@@ -158,7 +158,7 @@ def _names(node: Any) -> list[str]:
     if type(node) is exp.Column:
         qualifiers = [node.args.get(name) for name in ("catalog", "db", "table")]
         return [name for part in (*qualifiers, node.this) if part is not None for name in _names(part)]
-    raise UsageError("a comparison is of a column with a literal", hint=HINT)
+    raise UsageError("a comparison has a column on one side and a literal on the other", hint=HINT)
 
 
 def _literal(node: Any, leaf: Leaf, name: str) -> Any:
@@ -176,5 +176,5 @@ def _literal(node: Any, leaf: Leaf, name: str) -> Any:
     if type(node) is exp.Boolean and not sign:
         return literal_value(str(node.this).lower(), leaf, name, bare=True)
     if type(node) is not exp.Literal or (sign and node.is_string):
-        raise UsageError("a comparison is of a column with a literal", column=name, hint=HINT)
+        raise UsageError("a comparison has a column on one side and a literal on the other", column=name, hint=HINT)
     return literal_value(sign + node.this, leaf, name, bare=not node.is_string)

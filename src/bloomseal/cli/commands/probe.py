@@ -94,7 +94,7 @@ def probe(
             (text, str(verdict), _groups(one, Verdict.MAYBE_PRESENT), _groups(one, Verdict.NO_FILTER))
             for text, verdict, one in zip(texts, overall, verdicts, strict=True)
         ]
-        table(["value", "verdict", "row groups to read", "row groups without filter"], rows)
+        table(["value", "verdict", "to read: row group", "without filter: row group"], rows)
     return 0 if present else _ABSENT_EXIT
 
 
@@ -131,7 +131,7 @@ def _tell_files(values: list[dict[str, Any]]) -> None:
             (one["value"], name, str(_overall(of)), _groups(of, Verdict.MAYBE_PRESENT), _groups(of, Verdict.NO_FILTER))
             for name, of in one["files"].items()
         ] or [(one["value"], "", str(one["verdict"]), "", "")]
-    table(["value", "file", "verdict", "row groups to read", "row groups without filter"], rows)
+    table(["value", "file", "verdict", "to read: row group", "without filter: row group"], rows)
 
 
 def _parsed(texts: list[str], leaf: Leaf, file: str | None, column: str) -> list[Any]:

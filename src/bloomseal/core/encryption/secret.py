@@ -31,7 +31,8 @@ class SecretKey:
         value = bytes(value)
         if len(value) not in _LENGTHS:
             raise KeyAccessError(
-                f"a key of {len(value)} bytes; AES keys have 16, 24 or 32", hint="check which key the KMS returned"
+                f"a key of {len(value)} bytes; AES keys have 16, 24 or 32",
+                hint="check the key that was given, or that the KMS returned",
             )
         self._value = value
         self.generated = generated

@@ -149,7 +149,9 @@ class Expectation:
                 )
             return self.prefixes
         if stored not in self.prefixes:
-            raise PolicyError("the AAD prefix stored in the file is not the expected one: a file from another place?")
+            raise PolicyError(
+                "the AAD prefix stored in the file is not the expected one: the file may be another place's"
+            )
         return (stored,)
 
     def must_be_encrypted(self, column: str) -> bool:

@@ -139,7 +139,7 @@ class KmsSigner:
         kms, _, self._name = uri.rpartition("#")
         if not kms or not self._name:
             raise UsageError(
-                "which key is to sign?", hint="a KMS's URI, #, the key's name: aws-kms://REGION#alias/NAME"
+                "the signing key is not named", hint="a KMS's URI, #, the key's name: aws-kms://REGION#alias/NAME"
             )
         client = client_for(kms)
         if not isinstance(client, SigningKms):

@@ -147,7 +147,7 @@ class Predicate:
         return [unique[index] for index in sorted(unique)]
 
     def suits(self, schema: Schema, *, int96_utc: bool = False) -> bool:
-        """Would this be bound to another file of that schema in the same way?"""
+        """Whether this would be bound to another file of that schema in the same way."""
         return self._of == (schema.raw, int96_utc)
 
     @property

@@ -114,7 +114,7 @@ def _listed(values: Any) -> Iterable[Any]:
 
 
 def _whole_texts(values: Any) -> bool:
-    """An array of texts, none of them null?"""
+    """Whether this is an array of texts, none of them null."""
     if not isinstance(values, pa.Array | pa.ChunkedArray) or values.null_count:
         return False
     return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))

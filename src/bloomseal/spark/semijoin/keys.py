@@ -112,7 +112,11 @@ def _one_of(names: list[str], column: str) -> str:
         return names[0]
     alike = [name for name in names if name.lower() == column.lower()]
     if len(alike) != 1:
-        raise UsageError("which column holds the keys?", column=column, hint="one column, or one of this name")
+        raise UsageError(
+            "nothing tells which column of the frame holds the keys",
+            column=column,
+            hint="a frame of one column, or with one of this name",
+        )
     return alike[0]
 
 

@@ -338,7 +338,7 @@ def _pyiceberg() -> Callable[[str], Any]:
         def new_input(self, location: str) -> PyArrowFile:
             scheme, _, path = self.parse_location(location)
             if _SAME.get(scheme, scheme) != self._scheme:
-                raise UsageError(f"the table's metadata lead to {scheme}: of another table?")
+                raise UsageError(f"the table's metadata lead to another kind of storage: {scheme}")
             if scheme == "file":
                 os.close(open_regular(path))
             file = super().new_input(location)

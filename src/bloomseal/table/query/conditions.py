@@ -227,7 +227,7 @@ def alike(one: ColumnType, other: ColumnType) -> bool:
 
 
 def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list[bool]:
-    """For each file: does the comparison, or its opposite, hold for the values that it is known to have?"""
+    """Whether the comparison, or its opposite, holds for the values that each file is known to have."""
     asked = Not(part) if negated else part
     if len(values) > 1:
         rows = pa.table(dict(values))

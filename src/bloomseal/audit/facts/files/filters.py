@@ -1,4 +1,4 @@
-"""The facts of one filter: is it authentic, how full is it, and does it deny a value of its own column chunk?"""
+"""The facts of one filter: whether it is authentic, how full it is, whether it denies a value of its own chunk."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class _Columns:
                 add(self._encrypted(index, leaf, column))
 
     def peek(self) -> None:
-        """Look at the first bytes of filters and indexes of encrypted columns: sealed or not?"""
+        """Read the first bytes of filters and indexes of encrypted columns: they tell whether these are sealed."""
         wanted = [(offset, min(_HEADER_BYTES, length)) for _, _, offset, length in self._peeks]
         found = dict(zip(wanted, read_all(self._walk.source, wanted), strict=True))
         for chunk, name, offset, length in self._peeks:
