@@ -209,7 +209,7 @@ def public_key_of(key: str) -> int:
     help="Public key (Ed25519, P-256, P-384) that must have signed. Repeatable.",
 )
 def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
-    """Tell whether BUNDLE is as its signers left it. Needs nothing but the bundle and the public keys; then tells what it says.
+    """Tell whether BUNDLE is as its signers left it, by the bundle and the public keys alone, and what it says.
 
     Exit code: 0 if it is; 1 if it is not; 2 on errors.
     """
