@@ -162,6 +162,17 @@ def test_values_whose_hashes_are_equal_are_both_kept(monkeypatch: pytest.MonkeyP
     assert sorted(left.to_pylist()) == numbers
 
 
+def test_values_whose_hashes_are_equal_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or bounds around the one would say that the other is in no row group."""
+    monkeypatch.setattr(probe, "hash_bytes", lambda _: 0)
+    numbers = [*range(20), *range(5)]
+    keys = KeySet.of(numbers, INT64)
+    assert len(keys) == 20
+    for number in numbers:
+        (data,) = encode_value(number, INT64) or ()
+        assert len(keys.between(data, data)) == 1
+
+
 @pytest.mark.parametrize(
     "values", [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([[("a", 1)]], pa.map_("string", "int8"))]
 )

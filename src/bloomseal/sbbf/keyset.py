@@ -118,16 +118,16 @@ class KeySet:
             except pa.ArrowNotImplementedError:
                 plain = False  # lists and structs: no column takes them, as is said below
         hashes, owners, undecided = ProbeSet.of(values, column_type, int96_utc=int96_utc).hashes()
-        if not plain:
-            hashes, first = np.unique(hashes, return_index=True)
-            owners = owners[first]
         placed = _places(values, owners, column_type)
         if placed is None:
-            return cls(hashes, None, b"", column_type, bool(undecided.any()))
+            return cls(np.unique(hashes), None, b"", column_type, bool(undecided.any()))
         places, prefix = placed
         order = np.argsort(places)
-        kept = (values, owners[order]) if plain else None
-        return cls(hashes[order], places[order], prefix, column_type, bool(undecided.any()), kept)
+        hashes, places = hashes[order], places[order]
+        if plain:
+            return cls(hashes, places, prefix, column_type, bool(undecided.any()), (values, owners[order]))
+        once = np.append(True, (hashes[1:] != hashes[:-1]) | (places[1:] != places[:-1]))[: len(hashes)]
+        return cls(hashes[once], places[once], prefix, column_type, bool(undecided.any()))
 
     def between(self, low: bytes | None, high: bytes | None) -> U64:
         """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound
