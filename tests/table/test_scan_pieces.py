@@ -129,9 +129,9 @@ def test_a_look_up_hands_over_only_row_groups_that_filters_leave(
     begun: list[tuple[int, int]] = []
 
     class Noted(scan._Unit):
-        def __init__(self, opener: scan.FileOpener, fragment: Fragment, group: int, schema: pa.Schema) -> None:
-            begun.append((fragment.number, group))
-            super().__init__(opener, fragment, group, schema)
+        def __init__(self, opener: scan.FileOpener, fragment: Fragment, groups: list[int], schema: pa.Schema) -> None:
+            begun.extend((fragment.number, group) for group in groups)
+            super().__init__(opener, fragment, groups, schema)
 
     monkeypatch.setattr(scan, "_Unit", Noted)
     table = bs.open_table(tmp_path, decryption=SPEC)

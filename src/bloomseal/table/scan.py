@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import resource
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ _MOST_OPEN: Final = 256
 """Files of a scan that are open before their turn."""
 _BLOCK: Final = 64
 """Files that are opened for their rows at a time."""
+_TOGETHER: Final = 1 << 18
+"""Bytes of row groups that one thread decodes at once: to hand over fewer takes longer than to decode them."""
 
 
 class FileOpener:
@@ -122,10 +124,10 @@ class FileOpener:
         self._close(fragment)
         return None
 
-    def done(self, fragment: Fragment) -> None:
-        """One of its row groups was read; with the last one it is closed."""
+    def done(self, fragment: Fragment, groups: int) -> None:
+        """So many of its row groups were read; with the last one it is closed."""
         with _COUNTING:
-            self._reading[fragment] -= 1
+            self._reading[fragment] -= groups
             last = not self._reading[fragment]
         if last:
             del self._reading[fragment]
@@ -171,25 +173,26 @@ def _is_still(path: str, seen: _Identity) -> bool:
 
 
 class _Unit:
-    """A row group, whose matching rows are decoded portion by portion.
+    """Row groups of a file, whose matching rows are decoded portion by portion.
 
     Args:
+        groups: of the file.
         schema: of the answer.
 
     Attributes:
-        part: of its file, that is done with it.
-        size: roughly its bytes.
-        chosen: only some of its rows are asked for.
+        part: of its file, that is done with them.
+        size: roughly their bytes.
+        chosen: only some of their rows are asked for.
     """
 
-    def __init__(self, opener: FileOpener, fragment: Fragment, group: int, schema: pa.Schema) -> None:
-        self.part = (group + 1) / fragment.file.num_parts
-        self.size = fragment.plan.size_of(group)
+    def __init__(self, opener: FileOpener, fragment: Fragment, groups: list[int], schema: pa.Schema) -> None:
+        self.part = (groups[-1] + 1) / fragment.file.num_parts
+        self.size = sum(map(fragment.plan.size_of, groups))
         self.number = fragment.number
         self.chosen = fragment.plan.predicate is not None
-        pieces = fragment.pieces(group, opener.size)
+        pieces = (rows for group in groups for rows in fragment.pieces(group, opener.size))
         self._pieces = (opener.query.in_schema(self.number, rows, schema) for rows in pieces)
-        self._opener, self._fragment = opener, fragment
+        self._opener, self._fragment, self._groups = opener, fragment, groups
 
     def portion(self) -> _Portion:
         """The next rows, and whether that is all of them."""
@@ -203,11 +206,26 @@ class _Unit:
                     break
         finally:
             if not more:
-                self._opener.done(self._fragment)
+                self._opener.done(self._fragment, len(self._groups))
             if held >= _WORTH_RELEASING and self._opener.size == STREAMED:
                 # Arrow's pools keep what was freed a moment ago: several times as much as is in use here.
                 pa.default_memory_pool().release_unused()
         return decoded, not more
+
+
+def _units(opener: FileOpener, fragments: Iterable[Fragment], schema: pa.Schema) -> Iterator[_Unit]:
+    """All row groups, small ones of a file together."""
+    for one in fragments:
+        groups: list[int] = []
+        size = 0
+        for group in one.groups:
+            groups.append(group)
+            size += one.plan.size_of(group)
+            if size >= _TOGETHER:
+                yield _Unit(opener, one, groups, schema)
+                groups, size = [], 0
+        if groups:
+            yield _Unit(opener, one, groups, schema)
 
 
 def scanned(
@@ -237,7 +255,7 @@ def _scanned(
     pool: ThreadPoolExecutor | None = None
     owner = os.getpid()
     places = {number: place for place, number in enumerate(numbers)}
-    units = (_Unit(opener, one, group, schema) for one in opener.in_turn(numbers, threads) for group in one.groups)
+    units = _units(opener, opener.in_turn(numbers, threads), schema)
     pending: deque[tuple[_Unit, Future[_Portion] | None]] = deque()
 
     def begun(unit: _Unit) -> Future[_Portion]:
