@@ -194,3 +194,7 @@ def _show_warning(
 ) -> None:
     if issubclass(category, BloomsealWarning):
         click.echo(printable(f"bloomseal: warning: {message}"), err=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
