@@ -89,6 +89,8 @@ def test_a_token_in_the_session_is_refused(spark: SparkSession, policy: Policy) 
 
 
 def test_mistakes_are_told(spark: SparkSession, ring: bs.Keyring, policy: Policy, tmp_path: Path) -> None:
+    with pytest.raises(bs.UsageError, match="tables= takes a dict of the policy's tables and their folders, not list"):
+        bss.enable(spark, policy, tables=["people"])  # type: ignore[arg-type]
     with pytest.raises(bs.UsageError, match="no KMS is named"):
         bss.enable(spark)
     with pytest.raises(bs.UsageError, match="no KMS client for"):

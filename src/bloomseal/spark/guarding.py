@@ -64,9 +64,12 @@ def placed(
     """The policy with its tables in their folders, and the URIs of all folders that are known.
 
     Raises:
-        UsageError: folders, and no policy.
+        UsageError: folders, and no policy; or something else than a dict.
         PolicyError: it has no such table.
     """
+    if not isinstance(tables, Mapping):
+        what = f"tables= takes a dict of the policy's tables and their folders, not {type(tables).__name__}"
+        raise UsageError(what, hint='tables={"people": "/lake/people"}')
     if policy is None:
         if tables:
             raise UsageError("tables= names folders of a policy's tables, and there is no policy", hint="policy=")
@@ -115,7 +118,8 @@ def folder_uri(table: TablePolicy, target: str) -> str:
         return target
     inside = posixpath.relpath(split_uri(target)[1], table.root)
     if inside.startswith(".."):
-        raise PolicyError(f"the folder is not in that of table {table.name}", file=target, hint=f"root {table.root}")
+        hint = f"a folder in {table.root}, or table= another table of the policy"
+        raise PolicyError(f"the folder is not in that of table {table.name}", file=target, hint=hint)
     return target if inside == "." else target.rstrip("/").removesuffix(f"/{inside}")
 
 

@@ -95,8 +95,8 @@ def listing_of(path: str) -> tuple[str | None, Listing]:
     base, inside = split_uri(path)
     try:
         found = files.list_files(inside, open_filesystem(base), any_name=True)
-    except NothingThereError as error:
-        raise NothingThereError("there is no such path", file=path, hint=error.what) from None
+    except NothingThereError:
+        raise NothingThereError("there is no such path", file=path) from None
     for problem in found.problems:
         raise UsageError(problem.why, file=problem.path, hint=problem.hint)
     return base, found
