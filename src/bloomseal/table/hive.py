@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .._lazy import deferred
-from ..core.errors import UsageError
+from ..core.errors import Hint, PolicyError, UsageError
 from ..core.parquet.expectation import Expectation
 from ..core.text import articled
 from ..specs import EncryptionSpec
@@ -53,7 +53,12 @@ def check_partitioning(
             raise UsageError("there is no such column to partition by", column=name)
         if name[:1] in ("", "."):
             raise UsageError("a folder of this name would be hidden from readers", column=name)
-        expected.outside(name)
+        try:
+            expected.outside(name)
+        except PolicyError as error:
+            if error.hint == Hint.NO_PARTITIONS:  # what helps readers
+                error.hint = "other columns to partition by"
+            raise
     if len(set(partition_by)) < len(partition_by):
         raise UsageError("a column to partition by is named twice", column=partition_by[0])
     if partition_by and len(partition_by) == len(names):
