@@ -23,6 +23,8 @@ from .pages.int96 import check_moments
 __all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "read_row_group"]
 
 _CHECKED_ROWS = 1 << 16
+_PART_BYTES = 4 << 20
+"""Columns of fewer bytes than these are decoded together."""
 _PIECE_BYTES = 1 << 19
 _PIECE_ROWS = (1 << 10, 1 << 15)
 _LEAST_WIDTH = 16
@@ -51,7 +53,16 @@ def read_row_group(
     try:
         if row_group is None:
             return _decode(mini_file(walk, None, leaves).view, **_coerced(int96_unit), **options)
-        return _decode_moments(walk, leaves, mini_file(walk, row_group, leaves), int96_unit, **options)
+        # Each part's file in memory is gone before the next one's is made.
+        tables = [
+            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, **options)
+            for part in _parts(walk, row_group, leaves)
+        ]
+        if len(tables) == 1:
+            return tables[0]
+        fields = [field for table in tables for field in table.schema]
+        columns = [column for table in tables for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields, tables[0].schema.metadata))
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
@@ -78,6 +89,30 @@ def read_in_pieces(
         yield from _batches(data, piece, use_threads=several, **_coerced(int96_unit))
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def _parts(walk: Walk, row_group: int, leaves: Sequence[int]) -> list[Sequence[int]]:
+    """The leaves of whole top-level fields that are decoded at once: all, unless they are many bytes.
+
+    Raises:
+        FormatError: column chunks that overlap.
+    """
+    sizes = [walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves]
+    if sum(sizes) > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    parts: list[list[int]] = [[]]
+    held = 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        begins = (
+            not parts[-1] or walk.footer.schema.leaves[leaf].path[0] != walk.footer.schema.leaves[parts[-1][-1]].path[0]
+        )
+        if begins and held >= _PART_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(leaf)
+        held += size
+    return list(parts)
 
 
 def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
