@@ -442,14 +442,14 @@ def test_the_material_of_another_writer_of_the_file_stays(
             stored.set()
             assert go_on.wait(60)
 
-    def superseding(store: MaterialStore, *arguments: Any) -> None:
+    def superseding(store: MaterialStore, *arguments: Any, **more: Any) -> None:
         if threading.current_thread() is not writer and last == "other":
-            supersede(store, *arguments)
+            supersede(store, *arguments, **more)
         if threading.current_thread() is not writer:
             go_on.set()
             writer.join()
         if threading.current_thread() is writer or last == "job":
-            supersede(store, *arguments)
+            supersede(store, *arguments, **more)
 
     writer = threading.Thread(target=lambda: bs.seal_file(other, path, encryption=ours))
     monkeypatch.setattr(convert, "fault_point", waiting)

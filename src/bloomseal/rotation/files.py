@@ -9,22 +9,26 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..core.errors import BloomsealError, UsageError
+from ..core.parquet.walk import Walk
 from ..core.storage.local import identity
 from ..core.storage.ref import FileRef
-from ..core.storage.source import refusal
+from ..core.storage.source import Source, refusal
 from ..storage.atomic import identity_at
 from ..storage.discovery import tables
 from ..storage.discovery.kinds import FileKind, FoundFile, PlaceProblem, is_of_index
 from ..storage.discovery.tables import Paths
 from ..storage.folder import Folder
+from ..storage.places import open_source
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "need_unchanged"]
+__all__ = ["ChangedError", "DataFile", "NewFile", "find_files", "in_turn", "mark_of", "need_unchanged"]
+
+_END_BYTES: Final = 64
 
 
 class ChangedError(BloomsealError):
@@ -145,6 +149,34 @@ def need_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> None:
     """
     if mark_of(ref) != before:
         raise ChangedError("the file was changed by someone else meanwhile; it was left as it is", file=ref.path)
+
+
+class NewFile:
+    """A file that is made anew.
+
+    Args:
+        old: what it is made of.
+        place: where it goes.
+    """
+
+    def __init__(self, old: FileRef, place: FileRef) -> None:
+        self.place = place
+        self._old, self._before, self._end = old, mark_of(old), b""
+
+    def accept(self, made: Walk) -> None:
+        """A last look before it is put in its place. Raises ChangedError."""
+        need_unchanged(self._old, self._before)
+        self._end = _end_of(made.source)
+
+    def is_there(self) -> bool:
+        """Whether it is still in its place: no other encrypted file has the same end, where the footer's tag stands."""
+        with open_source(self.place) as source:
+            return _end_of(source) == self._end
+
+
+def _end_of(source: Source) -> bytes:
+    length = min(source.size, _END_BYTES)
+    return bytes(source.read(source.size - length, length))
 
 
 @contextlib.contextmanager

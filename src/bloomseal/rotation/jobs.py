@@ -25,7 +25,7 @@ from ..storage.formats import Format
 from ..storage.places import open_source, resolve_path
 from ..write.convert import ConversionReport, convert
 from ..write.writer import FilterRequest
-from .files import DataFile, mark_of, need_unchanged
+from .files import DataFile, NewFile
 from .indexes import CarriedOver
 from .job import Job, Progress
 from .keys import Rewrapper, Target, key_tools, target_of
@@ -38,7 +38,6 @@ from .settings import (
     format_for,
     is_encrypted,
     like,
-    old_material,
     opened,
     opens_with,
     refuse_half_sealed,
@@ -175,6 +174,7 @@ class Rekey(Job):
         if found is Format.ORC:
             return rekey_file(file, self.decryption, self._orc_target(file), progress)
         ref, decryption = file.ref, decryption_for(self.decryption, file.ref)
+        before = MaterialStore(ref).read()
         if begun and self.encryption is not None and opens_with(ref, encryption_for(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
@@ -182,12 +182,12 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-            before = old_material(walk, begun)
+        new = NewFile(ref, ref)
         report = convert(
             ref, None, decryption, spec, self.bloom_filters, progress,
-            rebuild_filters=self.rebuild_filters, accept=_accepting(ref, ref, self._indexes),
+            rebuild_filters=self.rebuild_filters, accept=_accepting(new, ref, self._indexes),
         )  # fmt: skip
-        return _converted(file, report, ref, before)
+        return _converted(file, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
@@ -279,13 +279,12 @@ class Seal(_OutputJob):
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
         target = self._place(file)
-        # A plaintext file needs none: what is there without an interruption is of somebody who is writing it, too.
-        before = MaterialStore(target).read() if begun else {}
+        before, new = MaterialStore(target).read(), NewFile(file.ref, target)
         report = convert(
             file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
-            rebuild_filters=self.rebuild_filters, accept=_accepting(file.ref, target, self._indexes),
+            rebuild_filters=self.rebuild_filters, accept=_accepting(new, target, self._indexes),
         )  # fmt: skip
-        return _converted(file, report, target, before)
+        return _converted(file, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.encryption)
@@ -329,16 +328,19 @@ class Unseal(_OutputJob):
         ref = file.ref
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
-        decryption, before = decryption_for(self.decryption, ref), dict[str, str]()
         with open_source(ref) as source:
-            if not is_encrypted(source, self.operation):
-                if begun:
-                    MaterialStore(ref).supersede(MaterialStore(ref).read())
-                return self._made_before(file, begun)
-            if self.in_place:
-                before = old_material(opened(source, decryption), begun)
-        report = convert(ref, self._place(file), decryption, None, None, progress)
-        return _converted(file, report, ref, before)
+            encrypted = is_encrypted(source, self.operation)
+        before = MaterialStore(ref).read() if self.in_place or (begun and not encrypted) else {}
+        if not encrypted:
+            if begun:
+                MaterialStore(ref).supersede(before)
+            return self._made_before(file, begun)
+        target = self._place(file)
+        new = NewFile(ref, target)
+        report = convert(
+            ref, target, decryption_for(self.decryption, ref), None, None, progress, accept=lambda _, made: new.accept(made),
+        )  # fmt: skip
+        return _converted(file, report, new, before)
 
 
 def _below(folder: str, file: DataFile) -> FileRef:
@@ -359,18 +361,17 @@ def _make_folder(target: FileRef) -> None:
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 
-def _accepting(ref: FileRef, target: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
+def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
     """A last look before the new file is put in its place."""
-    before = mark_of(ref)
 
-    def accept(old: Walk, new: Walk) -> None:
-        indexes.note(target, old, new)
-        need_unchanged(ref, before)
+    def accept(old: Walk, made: Walk) -> None:
+        indexes.note(place, old, made)
+        new.accept(made)
 
     return accept
 
 
-def _converted(file: DataFile, report: ConversionReport, place: FileRef, before: Mapping[str, str]) -> FileOutcome:
+def _converted(file: DataFile, report: ConversionReport, new: NewFile, before: Mapping[str, str]) -> FileOutcome:
     """What came out, once the key material that was beside the place before is gone."""
     outcome = FileOutcome(
         file.name,
@@ -386,7 +387,7 @@ def _converted(file: DataFile, report: ConversionReport, place: FileRef, before:
         keys=report.keys,
     )
     try:
-        MaterialStore(place).supersede(before)
+        MaterialStore(new.place).supersede(before, valid=new.is_there)
     except BloomsealError as error:
         # The new file is in its place and opens. What is left beside it leads to data keys that open nothing any more.
         outcome.status, outcome.why = Status.PARTLY, f"old key material is still beside the file: {error.what}"

@@ -4,7 +4,6 @@ KMS.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -12,14 +11,12 @@ from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm
 from ..core.errors import FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..core.keys.explicit import ExplicitKeys
-from ..core.keys.material import KeyMetadata
 from ..core.parquet.footer import FooterKind, Peek, peek
 from ..core.parquet.schema import Schema
 from ..core.parquet.walk import Protection, Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.opening import open_footer
-from ..keytools.material.store import MaterialStore
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -36,7 +33,6 @@ __all__ = [
     "format_for",
     "is_encrypted",
     "like",
-    "old_material",
     "opened",
     "opens_with",
     "reading",
@@ -139,19 +135,6 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
         "key_bits": walk.keys.footer().key.bits,
     }
     return EncryptionSpec(**(arguments | changes))
-
-
-def old_material(walk: Walk, begun: bool) -> dict[str, str]:
-    """The key material beside a file that nobody needs once another is in its place: the file's own. What else is
-    there may be of a writer that is about to take the name; after an interruption, it is what that has left.
-    """
-    entries, references = MaterialStore(walk.source.ref).read(), set[str | None]()
-    for _, key_metadata in key_metadata_in_use(walk) if entries else ():
-        with contextlib.suppress(KeyAccessError):  # an id of explicit keys
-            references.add(KeyMetadata.from_bytes(key_metadata).reference)
-    # By their texts: the footer key's stands there twice.
-    own = {text for reference, text in entries.items() if reference in references}
-    return {reference: text for reference, text in entries.items() if begun or text in own}
 
 
 def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:

@@ -89,7 +89,12 @@ class MaterialStore:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise KeyAccessError(f"the key material in {self.path} can't be written: {reason}") from None
 
-    def supersede(self, before: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})) -> None:
+    def supersede(
+        self,
+        before: Mapping[str, str],
+        own: Mapping[str, str] = MappingProxyType({}),
+        valid: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Drop what only a data file's predecessor needed.
 
         The new file's footer key is kept under the usual name too, because the rotations of parquet-java and of Arrow
@@ -99,12 +104,16 @@ class MaterialStore:
             before: the entries as they were before the file was written. What has come since may be another writer's,
                 and the file in place may be its: it stays.
             own: entries of the file in place, put back where somebody else's tidying has taken them.
+            valid: whether the new file is still in its place, asked when no other writer can tidy up. Whoever put
+                another one there may need any entry, and drops what is too many itself.
 
         Raises:
             KeyAccessError: as `change`.
         """
 
         def edit(entries: dict[str, str]) -> None:
+            if not valid():
+                return
             for reference, text in before.items():
                 if entries.get(reference) == text:
                     del entries[reference]
