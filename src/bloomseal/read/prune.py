@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term
 
 __all__ = ["RowGroupSelection", "ruled_out", "select_row_groups"]
+
+_OPENED: Final = 1000
+"""Values that a filter is asked about in the time that it takes to open it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +102,14 @@ class _Filters:
             bloom_filter = self._filters[column] = BelievedFilter(self._walk, chunk)
         if (keys := term.keys) is None:
             return None if term.probe_set is None else by_filter(bloom_filter, term.probe_set)
-        # Of values that are found without decoding, some are often in every row group: then filters are only a price.
-        if (texts := term.many_texts) is not None and texts.quick and not term.filter_yield.due:
+        # Of many values some are often in every row group: then filters are only a price.
+        if not term.filter_yield.due:
             return None
         among = _Among(keys, bounds(self._walk.meta(chunk), chunk.leaf, self._walk.footer.ordered[column]))
         found = by_filter(bloom_filter, among)
         if bloom_filter.exists:
-            term.filter_yield.add(found is not None)
+            rows = self._walk.footer.row_group(chunk.row_group).num_rows or 0
+            term.filter_yield.add(found is not None, 1 + rows // (len(keys) + _OPENED))
         else:
             among.narrow(None)
         if self._left is not None and among.left is not None:

@@ -56,13 +56,16 @@ def read_matching(
         FormatError, IntegrityError, KeyAccessError, UnsupportedError.
     """
     group = _RowGroup(walk, row_group, int96_unit)
-    spans = group.candidates(predicate, group.known(pages or {}))
+    at_once = (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE
+    # Many values are on most pages, of which there are few here.
+    by_page = bool(pages) or predicate.few or not at_once
+    spans = group.candidates(predicate, group.known(pages or {})) if by_page else None
     if not spans and spans is not None:
         return None
     leaves = walk.footer.schema.leaves
     looked_at = {leaf.index for leaf in predicate.leaves}
     found = group.undecoded(predicate, wanted, result_schema) if spans is None else None
-    if spans is None and found is None and (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE:
+    if spans is None and found is None and at_once:
         looked_at |= set(wanted)
     if spans is not None and group.searched:
         # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
@@ -138,7 +141,7 @@ class _RowGroup:
         to be decoded.
         """
         term = predicate.alone
-        if term is None or (keys := term.many_texts) is None or not keys.quick:
+        if term is None or (keys := term.many_texts) is None or not keys.quick(self._num_rows):
             return None
         found = find_rows(self._walk, self._row_group, term.leaf, keys)
         if found is None:

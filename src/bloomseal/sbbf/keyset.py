@@ -32,8 +32,11 @@ Bools = npt.NDArray[np.bool_]
 _PLACE_BYTES: Final = 8
 _SIGN: Final = np.uint64(1 << 63)
 _HEAD: Final = struct.Struct("<I")
-_MANY: Final = 1024
+_MANY: Final = 128
 """Of fewer values, Arrow's table of them is made faster than rows are hashed."""
+_BY_ARROW: Final = 200_000
+_EACH: Final = 15
+"""Nanoseconds more that Arrow takes for a row group: in all, and for each of its rows and of the values."""
 _BITS: Final = 16
 """Of the set's own filter, for each hash: most rows end there, in memory that is near."""
 _MOST_BLOCKS: Final = 1 << 20
@@ -164,7 +167,7 @@ class KeySet:
         hashes = self._hashes[inside]
         found = None if bloom_filter is None else bloom_filter.check_hashes(hashes)
         count = len(hashes) if found is None else int(np.count_nonzero(found))
-        if self._values is None or self.undecided or self.quick:
+        if self._values is None or self.undecided or self.quick():
             return count, None
         values, owners = self._values
         return count, values.take(pa.array(owners[inside] if found is None else owners[inside][found]))
@@ -197,7 +200,7 @@ class KeySet:
         None where `data` is not filled by so many, and where Arrow is asked instead: of few values, of values that are
         not held as one array, and as long as kernels are not worth loading.
         """
-        if not self.quick or (table := self._table()) is None:
+        if not self.quick() or (table := self._table()) is None:
             return None
         if self._among is None:
             assert self._values is not None  # noqa: S101
@@ -212,10 +215,11 @@ class KeySet:
         texts = self._values[0].take(pa.array(owners))
         return texts.cast(kind) if pa.types.is_large_string(kind) or texts.nbytes < _NARROW else None
 
-    @property
-    def quick(self) -> bool:
-        """Whether `find_prefixed` can tell, unless two of the values have one hash."""
-        return self._many and batch.worthwhile(0)
+    def quick(self, rows: int = 0) -> bool:
+        """Whether `find_prefixed` can tell, unless two of the values have one hash. `rows`: of a row group in which
+        Arrow would look for the values otherwise.
+        """
+        return self._many and batch.worthwhile(rows and _BY_ARROW + _EACH * (rows + len(self._hashes)))
 
     @property
     def _many(self) -> bool:

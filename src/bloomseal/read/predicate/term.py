@@ -36,22 +36,22 @@ _AGAIN: Final = 16
 
 
 class FilterYield:
-    """Whether filters are worth asking for many values: after eight in a row that ruled nothing out, one in sixteen is,
-    until one does. Threads may share it: a count more or less changes no answer.
+    """Whether filters are worth asking for many values: where they rule out too little for what asking them takes, one
+    in sixteen is asked, until one rules a row group out. Threads may share it: a count more or less changes no answer.
     """
 
     def __init__(self) -> None:
-        self._times, self._in_vain = 0, 0
+        self._times, self._credit = 0, float(_PATIENCE)
 
     @property
     def due(self) -> bool:
         """Whether to ask the next filter."""
         self._times += 1
-        return self._in_vain < _PATIENCE or self._times % _AGAIN == 0
+        return self._credit > 0 or self._times % _AGAIN == 0
 
-    def add(self, ruled_out: bool) -> None:
-        """Count an answer."""
-        self._in_vain = 0 if ruled_out else self._in_vain + 1
+    def add(self, ruled_out: bool, worth: int = 1) -> None:
+        """Count an answer. `worth`: how many questions in vain one row group that is ruled out makes good."""
+        self._credit = min(self._credit + 1, _PATIENCE) if ruled_out else max(self._credit - 1 / worth, 0)
 
 
 Left = dict[int, pa.Array]
