@@ -288,6 +288,10 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
                 for r in told["requirements"]
             ],
         )  # fmt: skip
+    _tell_rotations(told)
+
+
+def _tell_rotations(told: dict[str, Any]) -> None:
     for one in told["rotations"]:
         moved = "; ".join(f"{p['before']} to {p['after']} in {p['files']} files" for p in one["keys"])
         click.echo(

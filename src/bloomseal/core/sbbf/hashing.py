@@ -122,12 +122,10 @@ def _stored_type(arrow: pa.DataType, column_type: ColumnType) -> pa.DataType:
                     return arrow
             if types.is_decimal(arrow):
                 return _decimal(arrow, column_type)
-        case PhysicalType.FLOAT:
-            if types.is_float32(arrow):
-                return arrow
-        case PhysicalType.DOUBLE:
-            if types.is_float64(arrow):
-                return arrow
+        case PhysicalType.FLOAT if types.is_float32(arrow):
+            return arrow
+        case PhysicalType.DOUBLE if types.is_float64(arrow):
+            return arrow
         case PhysicalType.BYTE_ARRAY:
             if _has_offsets(arrow):
                 return arrow
@@ -140,9 +138,8 @@ def _stored_type(arrow: pa.DataType, column_type: ColumnType) -> pa.DataType:
                 return arrow
             if types.is_decimal(arrow):
                 return _decimal(arrow, column_type)
-        case PhysicalType.INT96:
-            if types.is_fixed_size_binary(arrow) and arrow.byte_width == 12:
-                return arrow
+        case PhysicalType.INT96 if types.is_fixed_size_binary(arrow) and arrow.byte_width == 12:
+            return arrow
     raise _refusal(arrow, column_type)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ...read.predicate.condition import Compare
-from ..workers import keep_loaded
+from .workers import keep_loaded
 from .files.live import Rules
 from .files.tree import TableFile, Tree
 from .merging import merged

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 from ...core.errors import UsageError
-from ..workers import keep_loaded
+from .workers import keep_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
