@@ -15,7 +15,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ...read.predicate.condition import Compare
-from .workers import keep_loaded
 from .files.live import Rules
 from .files.tree import TableFile, Tree
 from .merging import merged
@@ -24,6 +23,7 @@ from .pushdown import conditions, to_text
 from .scan import Piece, Scan
 from .stats import SourceStats
 from .types import spark_schema
+from .workers import keep_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
