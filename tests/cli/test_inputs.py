@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import datetime as dt
 import gzip
 import io
@@ -20,6 +21,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.cli.arguments.inputs import InputOptions, open_input
+from bloomseal.cli.arguments.json_input import JsonReader
+from bloomseal.cli.arguments.text_input import TextInput
 from bloomseal.core.errors import FormatError
 
 from .conftest import Run
@@ -239,3 +242,25 @@ def test_a_pipe_by_its_name_is_answered_with_standard_input(run: Run, folder: Pa
         os.close(reading)
     assert done.code == 2
     assert "- for standard input" in done.err
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_empty_text_in_json_is_no_null(tmp_path: Path, late: bool) -> None:
+    path = tmp_path / "in.ndjson"
+    days = ['{"day":"2024-01-01"}\n'] * (60_000 if late else 1)
+    path.write_text("".join([*days, '{"day":""}\n']))
+    with contextlib.ExitStack() as stack:
+        if late:
+            with pytest.raises(bs.FormatError, match="later values are something else"):
+                list(JsonReader(TextInput(str(path), "ndjson", stack), {}, {}).batches)
+            return
+        (batch,) = JsonReader(TextInput(str(path), "ndjson", stack), {}, {}).batches
+    assert batch.to_pylist() == [{"day": "2024-01-01"}, {"day": ""}]
+
+
+def test_a_text_in_json_that_is_not_of_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "in.ndjson"
+    path.write_text('{"day":"a secret"}\n')
+    with contextlib.ExitStack() as stack, pytest.raises(bs.FormatError, match="column day") as failed:
+        list(JsonReader(TextInput(str(path), "ndjson", stack), {"day": pa.date32()}, {}).batches)
+    assert "secret" not in str(failed.value)

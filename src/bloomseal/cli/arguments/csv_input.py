@@ -223,8 +223,11 @@ def _header(data: bytes, delimiter: str) -> tuple[list[str], bytes, int]:
     return names, b"".join(lines[used:]), used + 1
 
 
-def exact(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """Texts as values of the field's type, one that a `Guess` gives; an empty text is null, unless it is text.
+def exact(column: pa.ChunkedArray, field: pa.Field, *, empty_is_null: bool = True) -> pa.Array:
+    """Texts as values of the field's type, one that a `Guess` gives.
+
+    Args:
+        empty_is_null: an empty text is null in a column that is not text.
 
     Raises:
         FormatError: a text that is not the same after it.
@@ -232,7 +235,7 @@ def exact(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
     texts = column.combine_chunks()
     if pa.types.is_string(field.type):
         return texts
-    if (found := _typed(_said(texts), field.type)) is None:
+    if (found := _typed(_said(texts) if empty_is_null else texts, field.type)) is None:
         raise FormatError(
             f"the column began as {field.type}, and later values are something else",
             column=field.name,

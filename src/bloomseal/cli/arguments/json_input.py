@@ -113,6 +113,10 @@ def _without_moments(kind: pa.DataType) -> pa.DataType:
 
 
 def _moments(column: pa.ChunkedArray) -> pa.DataType:
+    import pyarrow.compute as pc
+
+    if pc.any(pc.equal(column, "")).as_py():
+        return pa.string()  # JSON has a null of its own
     guess = Guess(among=DATES)
     guess.see(column)
     return pa.string() if pa.types.is_null(guess.type) else guess.type
@@ -128,7 +132,11 @@ def _typed(table: pa.Table, schema: pa.Schema, unsaid: Container[str]) -> pa.Rec
                 hint=f"--type '{field.name}=decimal(38,6)', or double to round them",
             )
         guessed = field.name in unsaid and column.type != field.type
-        columns.append(exact(column, field) if guessed else column.combine_chunks().cast(field.type))
+        try:
+            made = exact(column, field, empty_is_null=False) if guessed else column.combine_chunks().cast(field.type)
+        except pa.ArrowException:  # its message quotes the value
+            raise FormatError("a value does not fit the type", column=field.name, hint=UNTYPED) from None
+        columns.append(made)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
