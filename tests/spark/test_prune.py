@@ -198,7 +198,7 @@ def test_what_reads_cost_is_told(spark: SparkSession, keyed: TablePolicy, path: 
     assert "no column" in bss.explain(table)
     with pytest.raises(bs.UsageError, match="no Parquet files"):
         bss.explain(spark.range(3))
-    with pytest.raises(bs.UsageError, match="which table"):
+    with pytest.raises(bs.UsageError, match="no table is named"):
         bss.explain(spark)
 
 

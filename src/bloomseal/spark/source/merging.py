@@ -1,13 +1,14 @@
 """One schema for files that differ: columns that came later, types that were widened.
 
 What Spark's own ``mergeSchema`` merges, this merges alike. Where that refuses (an ``int`` beside a ``bigint``), the
-wider of two types is taken, as `bloomseal.table.query.schema` has it.
+wider of two types is taken, as `bloomseal.table.query.schema` has it; and so is a type of another kind of which every
+value of both has its place in it, since Spark reads such files as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -17,6 +18,8 @@ from ...table.query.schema import wider
 from .types import arrow_type
 
 __all__ = ["merged"]
+
+_DIGITS: Final = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
 
 
 def merged(schemas: Iterable[st.StructType]) -> st.StructType:
@@ -52,6 +55,13 @@ def _common(one: Any, other: Any) -> st.DataType:
         return st.ArrayType(_common(one.elementType, other.elementType), True)
     if isinstance(one, st.MapType) and isinstance(other, st.MapType):
         return st.MapType(_common(one.keyType, other.keyType), _common(one.valueType, other.valueType), True)
+    for small, large in ((one, other), (other, one)):
+        if isinstance(large, st.DoubleType) and _DIGITS.get(type(small), 99) <= _DIGITS[st.IntegerType]:
+            return large
+        if isinstance(large, st.TimestampNTZType) and isinstance(small, st.DateType):
+            return large
+        if isinstance(large, st.DecimalType) and (digits := _DIGITS.get(type(small))) is not None:
+            return _common(large, st.DecimalType(digits, 0))
     kind = wider(arrow_type(one), arrow_type(other))
     for known in (one, other):
         if kind == arrow_type(known):
