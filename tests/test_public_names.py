@@ -96,6 +96,16 @@ def test_a_look_up_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert not loaded & {*others, *(f"bloomseal.{one}" for one in own)}
 
 
+def test_a_class_name_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for path in Path(bloomseal.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(path.name)
+    assert len(found) > 400
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
 def _told(script: str) -> str:
     """The output of a script in a process of its own."""
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from ..keytools.tools import KeyTools
 
-__all__ = ["PATH", "Command", "CommandState", "Group", "SectionOption"]
+__all__ = ["PATH", "Command", "CommandGroup", "CommandState", "SectionOption"]
 
 PATH: Final = click.Path(readable=False)
 """A path that shells complete. Whether it is there and may be read is for the library to say."""
@@ -78,7 +78,7 @@ class Command(click.Command):
             self.format_commands(ctx, formatter)
 
 
-class Group(Command, click.Group):
+class CommandGroup(Command, click.Group):
     """A group of such commands."""
 
     command_class = Command

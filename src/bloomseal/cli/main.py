@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from .. import __version__
 from ..core.errors import BloomsealError, BloomsealWarning, UsageError
-from .command import CommandState, Group
+from .command import CommandGroup, CommandState
 from .hints import hint_for
 from .render import json_line, printable, remark
 
@@ -52,7 +52,7 @@ _HOMES: Final = {
 """Where a command stands that is in no module of its name."""
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """Commands are loaded when they are called: help and a probe pay for nobody else's libraries."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

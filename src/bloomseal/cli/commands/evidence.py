@@ -15,7 +15,7 @@ from ...core.errors import UsageError
 from ..arguments.auditing import LookOptions
 from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
-from ..command import PATH, CommandState, Group
+from ..command import PATH, CommandGroup, CommandState
 from ..render import answer, facts, print_json, printable, progress, table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FORM: Final = 3
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
 
 
-class _Evidence(Group):
+class _Evidence(CommandGroup):
     """``evidence TABLE...`` makes a bundle: what is no other command's name is a table's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -16,13 +16,15 @@ from ...table.open import open_table
 from ..arguments.opening import OpeningOptions
 from ..arguments.options import argument, option, options
 from ..arguments.sealing import SealingOptions
-from ..command import PATH, Group
+from ..command import PATH, CommandGroup
 from ..render import answer, progress
 
 __all__ = ["index"]
 
 
-@click.group(cls=Group, short_help="Build and look after sealed indexes: which row groups of a table can hold a value.")
+@click.group(
+    cls=CommandGroup, short_help="Build and look after sealed indexes: which row groups of a table can hold a value."
+)
 def index() -> None:
     """Build and look after the sealed index of a column: which row groups of a whole table can hold a value.
 

@@ -15,7 +15,7 @@ from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import Keyring
 from ..arguments.keys import KeyringOptions, read_passphrase
 from ..arguments.options import option, options
-from ..command import PATH, CommandState, Group
+from ..command import PATH, CommandGroup, CommandState
 from ..render import print_json, remark, table
 
 __all__ = ["keyring"]
@@ -52,7 +52,7 @@ class _Grounds:
 _keyring_options = options(KeyringOptions, "file")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def keyring() -> None:
     """Make and look after the master keys in a local keyring file. Key bytes are never shown.
 

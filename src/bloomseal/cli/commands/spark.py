@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from ...core.errors import UsageError
-from ..command import PATH, CommandState, Group
+from ..command import PATH, CommandGroup, CommandState
 from ..render import print_json, remark
 
 __all__ = ["spark"]
@@ -16,7 +16,7 @@ __all__ = ["spark"]
 _RECIPES: Final = ("spark-sql", "spark-submit", "thrift", "kubernetes", "yarn", "emr", "databricks")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def spark() -> None:
     """Help for clusters; sessions do the rest by themselves (bloomseal.spark.enable).
 
