@@ -25,7 +25,7 @@ RUNNING = [
     "README.md",
     "docs/cli.md",
     "docs/format-walkthrough.md",
-    "docs/index.md",
+    "docs/sealed-index.md",
     "docs/recipes.md",
     "docs/evidence.md",
     "docs/threat-model.md",

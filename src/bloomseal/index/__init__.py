@@ -1,1 +1,1 @@
-"""The sealed index of a column: which row groups of a table can hold a value. See docs/index.md."""
+"""The sealed index of a column: which row groups of a table can hold a value. See docs/sealed-index.md."""

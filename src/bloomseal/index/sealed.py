@@ -61,7 +61,7 @@ class IndexFacts(ShownInNotebooks):
 
 
 class SealedIndex:
-    """The index of one column; make one with `SealedTable.index`. docs/index.md says what it is good for.
+    """The index of one column; make one with `SealedTable.index`. docs/sealed-index.md says what it is good for.
 
     Args:
         files: of the table.

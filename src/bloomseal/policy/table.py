@@ -49,7 +49,7 @@ SENSITIVE: Final = (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
 
 @dataclass(frozen=True)
 class IndexPolicy:
-    """The sealed index of a column, see docs/index.md.
+    """The sealed index of a column, see docs/sealed-index.md.
 
     Attributes:
         false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole

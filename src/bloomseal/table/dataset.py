@@ -96,8 +96,8 @@ def write_dataset(
     partition at most one row group waits in memory, of all of them 256 MiB. Where more would wait, or more files be
     open than may be, a file is completed early, and its partition goes on in another one.
 
-    The sealed indexes that a policy wants are built or brought up to date at the end (docs/index.md). Where that fails,
-    the rows are there all the same, and a BloomsealWarning tells why.
+    The sealed indexes that a policy wants are built or brought up to date at the end (docs/sealed-index.md). Where that
+    fails, the rows are there all the same, and a BloomsealWarning tells why.
 
     An AAD prefix with ``{path}`` is made of the place in `folder`, unless the policy's ``root`` says another.
 

@@ -54,8 +54,8 @@ def open_table(
             `decryption` says which of them are folders (``partition_by``).
         partition_types: types of such columns, where they shall not be inferred (``zip=07495``).
         follow_links: take files to which links lead out of the folder.
-        use_index: ``auto`` asks the sealed indexes that the table has (docs/index.md), ``never`` does not, ``require``
-            refuses a look-up for which an index does not answer for every file.
+        use_index: ``auto`` asks the sealed indexes that the table has (docs/sealed-index.md), ``never`` does not,
+            ``require`` refuses a look-up for which an index does not answer for every file.
         trust: by which an index knows files again: ``auto`` by inode, size and times on this machine, by tags in
             stores whose client tells them, by names where a table's log keeps them; ``time`` in stores also by size and
             time; ``identity`` opens every covered file's footer, and authenticates it.

@@ -239,7 +239,7 @@ class SealedTable(ShownInNotebooks):
         return advise(self, columns, **options)
 
     def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
-        """The sealed index of a column: build, update, compact, check, show or drop it. See docs/index.md.
+        """The sealed index of a column: build, update, compact, check, show or drop it. See docs/sealed-index.md.
 
         Args:
             column: dotted path of a leaf.

@@ -28,7 +28,7 @@ class SealedWriter(FileWriter):
     leaves no file, and a BloomsealWarning.
 
     With a table's policy that wants indexes, a complete file is added to those that its folder, or one above it, has
-    (docs/index.md). Where that fails, the file is there all the same, and a BloomsealWarning tells why.
+    (docs/sealed-index.md). Where that fails, the file is there all the same, and a BloomsealWarning tells why.
     """
 
     def close(self) -> None:

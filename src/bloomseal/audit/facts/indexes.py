@@ -1,4 +1,4 @@
-"""The sealed indexes of tables, and what they are about that is gone (docs/index.md)."""
+"""The sealed indexes of tables, and what they are about that is gone (docs/sealed-index.md)."""
 
 from __future__ import annotations
 

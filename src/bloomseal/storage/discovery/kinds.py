@@ -177,7 +177,7 @@ def is_hidden(relative: str) -> bool:
 
 
 def is_of_index(relative: str) -> bool:
-    """Whether it is a file of a table's sealed index (docs/index.md)."""
+    """Whether it is a file of a table's sealed index (docs/sealed-index.md)."""
     return INDEX_FOLDER in relative.split("/")[:-1]
 
 
