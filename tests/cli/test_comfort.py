@@ -154,14 +154,42 @@ def everything(command: click.Command) -> Iterator[click.Command]:
         yield from everything(found)
 
 
-def test_help_begins_with_the_commands_own_options_and_ends_with_those_of_all(run: Run) -> None:
-    shown = "Options:" + run("rekey", "--help").out.partition("\nOptions:")[2]
+def contexts(command: click.Command, parent: click.Context | None = None) -> Iterator[click.Context]:
+    """The command as a terminal of 80 columns runs it, and all below it."""
+    name = "bloomseal" if parent is None else command.name
+    context = click.Context(command, parent, name, terminal_width=80, help_option_names=["-h", "--help"])
+    yield context
+    for below in command.list_commands(context) if isinstance(command, click.Group) else ():
+        found = command.get_command(context, below)
+        assert found is not None
+        yield from contexts(found, context)
+
+
+def test_each_help_fits_a_screen_and_begins_with_the_options_in_use() -> None:
+    for context in contexts(cli):
+        shown = context.get_help()
+        assert len(shown.splitlines()) <= 50, context.command_path
+        if "More options" in shown and context.parent is not None:
+            explained = shown.partition("\nOptions:\n")[2].partition("\nMore options")[0]
+            assert re.findall(r"^  (?:-\w, )?(--[a-z-]+)", explained, re.MULTILINE) == list(context.command.first)  # type: ignore[attr-defined]
+            assert len(context.command.first) == 5, context.command_path  # type: ignore[attr-defined]
+        flags = {
+            next(one for one in option.opts if one.startswith("--"))
+            for option in context.command.get_params(context)
+            if isinstance(option, click.Option)
+        }
+        assert flags - set(re.findall(r"--?[a-z0-9-]+", shown)) == set(), context.command_path
+
+
+def test_help_all_explains_every_option_under_its_heading(run: Run) -> None:
+    shown = "Options:" + run("rekey", "--help-all").out.partition("\nOptions:")[2]
     sections = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
     assert sections[0] == "Options"
     assert sections[-1] == "Options of all commands"
     assert {"Encryption", "Run", "Keys", "Policy", "Expectations of the files"} == set(sections[1:-1])
-    assert shown.index("--from") < shown.index("Encryption:") < shown.index("--algorithm")
+    assert shown.index("--policy") < shown.index("--from") < shown.index("Encryption:") < shown.index("--algorithm")
     assert shown.index(sections[-1]) < shown.index("--format") < shown.index("--help")
+    assert "How long to wait for a KMS" in shown
 
 
 @pytest.mark.parametrize(

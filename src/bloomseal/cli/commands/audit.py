@@ -149,7 +149,7 @@ class _Reports:
         return None if self.since is None else compare(load_inventory(self.since), report.inventory).to_dict()
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--report", "--fail-on"))
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH...")
 @options(LookOptions, "look")
 @options(_Gate, "gate")

@@ -78,7 +78,7 @@ class Check:
         return asdict(self)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--sample", "--kms"))
 @click.argument("path", type=PATH, required=False, metavar="[TABLE]")
 @click.option(
     "--sample", type=click.IntRange(1), default=_SAMPLE, show_default=True, help="Files of TABLE to look at, at most."

@@ -110,7 +110,7 @@ class _Beside:
 _signing_options = options(_Signing, "signing")
 
 
-@evidence.command(_MAKE)
+@evidence.command(_MAKE, first=("--output", "--policy", "--keyring", "--sign-key", "--journal"))
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="TABLE...")
 @click.option("--output", "out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")

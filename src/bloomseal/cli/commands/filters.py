@@ -27,7 +27,7 @@ __all__ = ["advise", "attach"]
 _EQUALITIES: Final = ("==", "in")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--bloom-filter", "--policy", "--table", "--keyring", "--dry-run"))
 @click.argument("file", type=PATH)
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
@@ -51,7 +51,7 @@ def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: Op
     answer([report.to_dict() for report in found.values()] if isinstance(found, dict) else found.to_dict())
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--column", "--queries", "--policy", "--table", "--keyring"))
 @click.argument("folder", type=PATH, metavar="TABLE")
 @click.option("--column", "columns", multiple=True, metavar="COLUMN", help="This column (repeatable; none: all).")
 @click.option(

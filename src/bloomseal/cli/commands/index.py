@@ -123,7 +123,7 @@ _sized = options(_Sizing, "sizing")
 _dry_run = click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing.")
 
 
-@index.command(short_help="Make the index.")
+@index.command(short_help="Make the index.", first=("--column", "--policy", "--table", "--keyring", "--dry-run"))
 @_writes
 @_sized
 @_dry_run
@@ -143,7 +143,10 @@ def build(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     return _tell(report, dry_run)
 
 
-@index.command(short_help="Cover files that are new or were replaced.")
+@index.command(
+    short_help="Cover files that are new or were replaced.",
+    first=("--column", "--policy", "--table", "--keyring", "--dry-run"),
+)
 @_writes
 @_dry_run
 def update(writing: _IndexToWrite, dry_run: bool) -> int:
@@ -159,7 +162,9 @@ def update(writing: _IndexToWrite, dry_run: bool) -> int:
     return _tell(report, dry_run)
 
 
-@index.command(short_help="Merge the index's runs.")
+@index.command(
+    short_help="Merge the index's runs.", first=("--column", "--policy", "--table", "--keyring", "--everything")
+)
 @click.option("--everything", is_flag=True, help="Into one, under fresh keys: after the master key was changed.")
 @_writes
 def compact(writing: _IndexToWrite, everything: bool) -> None:
@@ -175,7 +180,10 @@ def compact(writing: _IndexToWrite, everything: bool) -> None:
     answer(report.to_dict(), title=f"index of {report.column}")
 
 
-@index.command(short_help="Make the index anew, under a new secret.")
+@index.command(
+    short_help="Make the index anew, under a new secret.",
+    first=("--column", "--policy", "--table", "--keyring", "--dry-run"),
+)
 @_writes
 @_sized
 @_dry_run
@@ -192,7 +200,10 @@ def rebuild(writing: _IndexToWrite, sizing: _Sizing, dry_run: bool) -> int:
     return _tell(report, dry_run)
 
 
-@index.command(short_help="Hold the index against the files' values.")
+@index.command(
+    short_help="Hold the index against the files' values.",
+    first=("--column", "--policy", "--table", "--keyring", "--sample"),
+)
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
@@ -216,7 +227,10 @@ def check(reading: _IndexToRead, sample: float | None) -> int:
     return 0 if report.ok else 1
 
 
-@index.command(short_help="Tell what the index covers, and its size.")
+@index.command(
+    short_help="Tell what the index covers, and its size.",
+    first=("--column", "--policy", "--table", "--keyring", "--passphrase-file"),
+)
 @_reads
 def show(reading: _IndexToRead) -> None:
     """Tell how much of TABLE the index covers, its runs, and its size.

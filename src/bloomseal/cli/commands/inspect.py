@@ -40,7 +40,7 @@ def _seen(path: str) -> list[Inspection]:
     return found if isinstance(found, list) else [found]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--strict", "--filters"))
 @click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @click.option(
     "--strict", is_flag=True, help="Also fail on modules without a key, and on those that nothing authenticates."

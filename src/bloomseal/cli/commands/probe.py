@@ -23,7 +23,7 @@ __all__ = ["probe"]
 _ABSENT_EXIT = 1
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--values-from", "--quiet"))
 @click.argument("file", type=PATH)
 @click.argument("column")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")

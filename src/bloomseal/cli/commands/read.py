@@ -112,7 +112,9 @@ def _batches(file: SealedFile, plan: Any, tell: Callable[[float, int], None]) ->
         tell(part + 1, file.num_parts)
 
 
-@click.command(cls=Command, formats=("table", "json", "csv"))
+@click.command(
+    cls=Command, formats=("table", "json", "csv"), first=("--where", "--columns", "--limit", "--policy", "--keyring")
+)
 @click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @options(_Wanted, "wanted")
 @click.option(

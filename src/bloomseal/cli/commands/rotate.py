@@ -189,7 +189,11 @@ _leave_options = options(LeaveOptions, "leave")
 _file_options = options(FileOptions, "files")
 
 
-@click.command(cls=Command, short_help="Wrap data keys anew: another master key, or its current version.")
+@click.command(
+    cls=Command,
+    short_help="Wrap data keys anew: another master key, or its current version.",
+    first=("--policy", "--keyring", "--from", "--to", "--dry-run"),
+)
 @_leave_options
 @click.option("--check-keys", is_flag=True, help="Unwrap every new wrapping and compare, also where the KMS re-wraps.")
 @_run_options
@@ -207,7 +211,11 @@ def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_
     return run.carry_out(Rewrap(_decryption(opening), leave.master_keys, check_keys))
 
 
-@click.command(cls=Command, short_help="Seal files again under fresh data keys.")
+@click.command(
+    cls=Command,
+    short_help="Seal files again under fresh data keys.",
+    first=("--policy", "--keyring", "--from", "--to", "--dry-run"),
+)
 @_leave_options
 @options(ResealingOptions, "sealing")
 @filter_option
@@ -258,7 +266,11 @@ def rekey(
     return run.carry_out(Rekey(decryption, placed, bloom_filters=filters or None, rebuild_filters=rebuild))
 
 
-@click.command(cls=Command, short_help="Seal the filters that lie in clear on encrypted columns of ORC files.")
+@click.command(
+    cls=Command,
+    short_help="Seal the filters that lie in clear on encrypted columns of ORC files.",
+    first=("--policy", "--keyring", "--allow-ctr", "--drop-masked", "--dry-run"),
+)
 @click.option("--drop-masked", is_flag=True, help="Leave out the filters over masked values, too.")
 @_run_options
 @options(OpeningOptions, "opening")
@@ -275,7 +287,11 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
     return run.carry_out(Repair(_decryption(opening), drop_masked))
 
 
-@click.command(cls=Command, short_help="Encrypt plaintext files, their filters with them.")
+@click.command(
+    cls=Command,
+    short_help="Encrypt plaintext files, their filters with them.",
+    first=("--policy", "--keyring", "--footer-key", "--column-key", "--dry-run"),
+)
 @options(SealingOptions, "sealing")
 @filter_option
 @_file_options
@@ -308,7 +324,9 @@ def seal(
     return run.carry_out(Seal(placed, filters or None, output, files.rebuild_filters))
 
 
-@click.command(cls=Command, short_help="Decrypt files.")
+@click.command(
+    cls=Command, short_help="Decrypt files.", first=("--output", "--in-place", "--policy", "--keyring", "--dry-run")
+)
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the plaintext files.")
 @click.option("--in-place", is_flag=True, help="Replace the files themselves.")
 @_run_options

@@ -110,7 +110,7 @@ class _Layout:
             raise UsageError("--existing is about the files of a folder", hint=hint)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, first=("--policy", "--keyring", "--footer-key", "--column-key", "--bloom-filter"))
 @click.argument("sources", type=PATH, metavar="INPUT...", nargs=-1, required=True)
 @click.argument("target", type=PATH, metavar="OUTPUT")
 @options(InputOptions, "inputs")
