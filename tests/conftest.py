@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -45,6 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker("jvm")
             item.add_marker(pytest.mark.xdist_group("jvm"))  # one worker runs them all, so one JVM is started
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests are looked through by each collection of garbage, unless it leaves them alone."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
