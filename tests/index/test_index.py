@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pytest
 
 import bloomseal as bs
-from bloomseal.index import update
+from bloomseal.index import compact, update
 from bloomseal.index.facts.members import Members
 from bloomseal.index.facts.sameness import Clock
 from bloomseal.index.fingerprint import Fingerprints, bits_for
@@ -387,10 +387,53 @@ def test_a_reader_of_a_run_that_was_compacted_away_loads_the_manifest_once_more(
     held = table._indexes.held(["k"], table._indexes.states())  # loaded, no run opened yet
     assert held
     index.compact(everything=True)
-    for name in manifest.files:
-        assert IndexFolder(str(folder), "k").remove(name)
+    assert not any((folder / "_bloomseal_index" / "k" / name).exists() for name in manifest.files)
     assert held[0].coverage.docs.min() >= 0
     assert table.read(filters=[("k", "==", value)]).num_rows == 1
+
+
+def test_a_compaction_drops_what_is_about_files_that_are_gone(folder: Path) -> None:
+    """Of one run, too, which there is nothing to merge with; and of files that were written anew."""
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    before = index.manifest()
+    files = sorted((folder / "country=DE").iterdir())
+    files[0].unlink()
+    write(files[1], part(9))
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    assert (index.update().runs, index.show().entries) == (2, before.entries + 30)
+    done = index.compact()
+    assert (done.merged, done.runs, index.show().entries, done.entries) == (1, 2, 5 * 30, 4 * 30)
+    # Whoever has the manifest of before has its data keys: the runs themselves are gone.
+    left = {path.name for path in (folder / "_bloomseal_index" / "k").iterdir()}
+    assert left == index.manifest().files | {"manifest.parquet"}
+    assert (index.compact().merged, index.compact().merged) == (2, 0)  # of like size by now
+    assert index.check().ok
+    for path in folder.glob("country=*/*.parquet"):
+        path.unlink()
+    write(folder / "country=DE" / "7.parquet", part(7).slice(0, 0))
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    index.compact()
+    assert index.show().entries == 0
+
+
+def test_who_loses_the_race_to_compact_says_nothing_is_left_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    written = compact.Merge.written
+
+    def later(merge: compact.Merge, *given: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        assert index.compact(everything=True).merged == 1
+        return written(merge, *given, **more)
+
+    monkeypatch.setattr(compact.Merge, "written", later)
+    assert index.compact(everything=True).merged == 0
+    assert index.check().ok
+    # A run that is lost is an error.
+    assert index.folder.remove(min(index.manifest().files))
+    with pytest.raises(bs.BloomsealError, match="No such file"):
+        index.compact(everything=True)
 
 
 def test_two_updaters_at_once_lose_nothing(folder: Path) -> None:

@@ -15,7 +15,9 @@ from .manifest import IndexRun, Manifest
 __all__ = ["commit"]
 
 _GRACE: Final = 3600.0
-"""Seconds for which the files of a run that was compacted away stay: longer than a look-up that has begun takes."""
+"""Seconds for which a store keeps the files of a run that was compacted away. It has no lock: a manifest that somebody
+else is writing may name the run again. On this machine it goes at once, and a look-up that has begun loads the new
+manifest."""
 _ABANDONED: Final = 24 * 3600.0
 """Seconds after which a file that no manifest has named belongs to a job that died, and to none that is at work."""
 
@@ -50,7 +52,8 @@ def commit(
             now = time.time()
             left = (there.files if there is not None else set()) - made.files
             retired = {**(there.retired if there is not None else {}), **dict.fromkeys(left, now)}
-            gone = [name for name, when in retired.items() if now - when > _GRACE]
+            grace = 0.0 if folder.filesystem is None else _GRACE
+            gone = [name for name, when in retired.items() if now - when >= grace]
             made = replace(made, retired={name: when for name, when in retired.items() if name not in gone})
             made.check()  # what nobody could read does not take the place of what is read
             fault_point("index before manifest")

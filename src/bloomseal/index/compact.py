@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.errors import BloomsealError
+from ..core.errors import BloomsealError, MissingFileError
 from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder
@@ -36,9 +35,9 @@ class CompactReport(ShownInNotebooks):
 
     Attributes:
         column: of the index.
-        merged: runs that became one; 0 where there was nothing to do.
+        merged: runs that were written anew; 0 where there was nothing to do.
         runs: there are now.
-        entries_before, entries: in the merged runs, and in the one that they became.
+        entries_before, entries: in those runs, and in what they became.
     """
 
     column: str
@@ -53,32 +52,56 @@ def compact(
     manifest: Manifest,
     *,
     everything: bool = False,
+    purge: bool = True,
     progress: Progress | None = None,
     merger: Callable[[Merge], IndexRun] | None = None,
 ) -> CompactReport:
     """Merge runs of about one size until there are few; with `everything` all of them, under fresh keys.
 
     Args:
+        purge: write every run anew that has entries of files that are gone; False: those entries go when their run is
+            merged for its size, as an update has it.
         merger: does the merging, elsewhere; None: this process does.
 
     Raises:
         UsageError: a link lies in the place of the index's folder.
-        BloomsealError: a run can't be read, or the storage failed; the index is as it was.
+        BloomsealError: a run can't be read, or the storage failed; what is merged by then stays.
     """
     folder.need_no_link()
-    chosen = _that_fit(list(manifest.runs) if everything else _chosen(manifest.runs), most_places(manifest.bits))
-    report = CompactReport(manifest.column, len(chosen), len(manifest.runs))
-    if not chosen or (len(chosen) == 1 and not everything):
-        report.merged = 0
-        return report
-    report.entries_before = sum(run.entries for run in chosen)
-    merge = Merge.of(folder, manifest, chosen)
-    run = merge.written(folder, manifest, progress) if merger is None else merger(merge)
-    made = commit(folder, manifest, lambda current: merge.replaced(current, run), [run])
-    if run.id not in {one.id for one in made.runs}:
-        report.merged = 0  # somebody else was first
-    report.runs, report.entries = len(made.runs), run.entries
+    used = Merge.of(folder, manifest, manifest.runs).used() if purge else {}
+    stale = {run.id for run in manifest.runs if used.get(run.id, run.places) < run.places}
+    alike = {run.id for run in (manifest.runs if everything else _chosen(manifest.runs))}
+    chosen = [run for run in manifest.runs if run.id in stale | alike]
+    report = CompactReport(manifest.column, runs=len(manifest.runs))
+    for together in _that_fit(chosen, most_places(manifest.bits)):
+        if len(together) > 1 or everything or together[0].id in stale:
+            manifest = _merged(folder, manifest, together, report, progress, merger)
     return report
+
+
+def _merged(
+    folder: IndexFolder,
+    manifest: Manifest,
+    chosen: Sequence[IndexRun],
+    report: CompactReport,
+    progress: Progress | None,
+    merger: Callable[[Merge], IndexRun] | None,
+) -> Manifest:
+    """The manifest in which these runs are one."""
+    merge = Merge.of(folder, manifest, chosen)
+    try:
+        run = merge.written(folder, manifest, progress) if merger is None else merger(merge)
+    except MissingFileError:
+        if (now := folder.load()) is None or {one.id for one in chosen} <= {one.id for one in now.runs}:
+            raise
+        return now  # somebody else was first
+    made = commit(folder, manifest, lambda current: merge.replaced(current, run), [run])
+    report.runs = len(made.runs)
+    if run.id in {one.id for one in made.runs}:
+        report.merged += len(chosen)
+        report.entries_before += merge.entries
+        report.entries += run.entries
+    return made
 
 
 def _chosen(runs: Sequence[IndexRun]) -> list[IndexRun]:
@@ -92,11 +115,16 @@ def _chosen(runs: Sequence[IndexRun]) -> list[IndexRun]:
     return ordered[:taken] if taken > 1 else []
 
 
-def _that_fit(runs: list[IndexRun], most: int) -> list[IndexRun]:
-    """As many of the smallest as are about `most` row groups together."""
-    ordered = sorted(runs, key=lambda run: run.places)
-    total = list(accumulate(run.places for run in ordered))
-    return [run for run, places in zip(ordered, total, strict=True) if places <= most]
+def _that_fit(runs: list[IndexRun], most: int) -> list[list[IndexRun]]:
+    """The runs, the smallest first, as many together as are about `most` row groups."""
+    batches: list[list[IndexRun]] = []
+    places = most + 1
+    for run in sorted(runs, key=lambda run: run.places):
+        if (places := places + run.places) > most:
+            batches.append([])
+            places = run.places
+        batches[-1].append(run)
+    return batches
 
 
 @dataclass
@@ -135,6 +163,10 @@ class Merge:
             self.bases[run, base, count] = self.count
             self.places[run][base : base + count] = np.arange(self.count, self.count + count)
             self.count += count
+
+    def used(self) -> dict[str, int]:
+        """Run → how many of its places a fact is about."""
+        return {run: int((table >= 0).sum()) for run, table in self.places.items()}
 
     def written(
         self,

@@ -150,11 +150,11 @@ class SealedIndex:
             return self._planned(wanted, len(manifest.runs))
         report = update(self.folder, manifest, self.files, wanted, fresh=False, progress=progress, carried=carried)
         if report.runs > 1:
-            report.runs = self.compact().runs
+            report.runs = compact(self.folder, self.manifest(), purge=False).runs
         return report
 
     def compact(self, *, everything: bool = False, progress: Progress | None = None) -> CompactReport:
-        """Merge runs, and drop what they hold about files that are gone.
+        """Merge runs of like size, and write those anew that hold fingerprints of files that are gone.
 
         Args:
             everything: into one run, even if there is one only: fresh keys for all files of the index, which is how it

@@ -56,8 +56,10 @@ def compact_index(
         return compacted(spark, index, place, everything=everything)
 
 
-def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everything: bool = False) -> CompactReport:
-    """The work of `compact_index`."""
+def compacted(
+    spark: SparkSession, index: SealedIndex, place: Place, *, everything: bool = False, purge: bool = True
+) -> CompactReport:
+    """The work of `compact_index`; without `purge` that of an update."""
 
     def merged(merge: Merge) -> IndexRun:
         parts = max(1, -(-merge.entries // _PART_ENTRIES))
@@ -73,7 +75,7 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
         shards = tuple(index.folder.with_keys(shard) for shard in made)
         return IndexRun(os.urandom(8).hex(), place_bits_for(merge.count), merge.count, shards)
 
-    return compact(index.folder, index.manifest(), everything=everything, merger=merged)
+    return compact(index.folder, index.manifest(), everything=everything, purge=purge, merger=merged)
 
 
 @dataclass(frozen=True)

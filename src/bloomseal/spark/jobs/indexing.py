@@ -85,7 +85,7 @@ def update_index(
             finally:
                 folder.remove(draft)
         if report.runs > 1:
-            report.runs = compacted(spark, index, place).runs
+            report.runs = compacted(spark, index, place, purge=False).runs
     return report
 
 
