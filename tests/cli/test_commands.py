@@ -87,13 +87,34 @@ def test_read_takes_values_from_a_file_and_tells_what_was_pruned(sealed: Run, fo
     answer = sealed("read", "people.parquet", "--where-in", "ssn=wanted.txt", "--format", "json", "--stats")
     assert [row["name"] for row in answer.rows] == ["Eve"]
     assert "2 row groups" in answer.err
-    assert "1 decoded; 1 rows" in answer.err
+    assert "1 decoded; 1 row" in answer.err
 
 
 def test_read_limits_rows_and_says_so(sealed: Run) -> None:
     answer = sealed("read", "people.parquet", "--limit", "1")
-    assert "3 more rows" in answer.err
+    assert answer.err.startswith("the first 1 row; ")
     assert "Bob" not in answer.out
+
+
+def test_few_wide_rows_are_printed_one_field_per_line(run: Run) -> None:
+    wide = {f"column {number}": ["x" * 20, None] for number in range(12)}
+    pq.write_table(pa.table(wide), "wide.parquet")
+    lines = [line.split() for line in run("read", "wide.parquet").out.splitlines() if line]
+    assert lines[:2] == [["row", "1"], ["column", "0", "x" * 20]]
+    assert lines[13:15] == [["row", "2"], ["column", "0"]]
+    assert "row 1" not in run("read", "wide.parquet", "--columns", "column 0,column 1").out
+
+
+def test_count_and_head(sealed: Run) -> None:
+    assert sealed("count", "people.parquet").out == "4\n"
+    assert sealed("count", "people.parquet", "--where", "ssn = '219-09-9999'", "--format", "json").json == {"rows": 1}
+    assert sealed("count", "people.parquet", "--where", "name = 'Nobody'").out == "0\n"
+    assert [row["name"] for row in sealed("head", "people.parquet", "-n", "2", "--format", "json").rows] == [
+        "Ada",
+        "Bob",
+    ]
+    refused = sealed("count", "people.parquet", "--kms", "keyring:elsewhere.json")
+    assert refused.code == 2
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.ndjson", "out.arrow"])

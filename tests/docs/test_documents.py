@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from bloomseal.cli.main import cli
+
 ROOT = Path(__file__).parents[2]
 RUNNING = [
     "README.md",
@@ -133,34 +135,12 @@ def test_links_lead_somewhere(document: str) -> None:
     assert not broken
 
 
-NAMES = [
-    "keyring",
-    "write",
-    "attach",
-    "probe",
-    "read",
-    "verify",
-    "inspect",
-    "rewrap",
-    "rekey",
-    "repair",
-    "seal",
-    "unseal",
-    "index",
-    "audit",
-    "evidence",
-    "doctor",
-]
-
-
-@pytest.mark.parametrize("name", [*NAMES, "spark", "demo"])
+@pytest.mark.parametrize("name", cli.list_commands(None))  # type: ignore[arg-type]
 def test_the_command_and_its_options_are_documented(name: str) -> None:
-    from bloomseal.cli.main import cli
-
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     command = cli.get_command(None, name)  # type: ignore[arg-type]
     assert command is not None
-    assert f"## {name}" in text
+    assert re.search(rf"^## (.*, )?{name}\b", text, re.MULTILINE)
     commands = [command, *getattr(command, "commands", {}).values()]
     spellings = {
         spelling for one in commands for option in one.params for spelling in option.opts if spelling.startswith("--")

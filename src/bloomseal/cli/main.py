@@ -30,6 +30,8 @@ _COMMANDS: Final = {
     "attach": "Add filters to an existing file, or replace them, without touching a page.",
     "probe": "Ask a column's filters whether values may be present.",
     "read": "Read rows, opening only what the filters leave over.",
+    "head": "Show the first rows.",
+    "count": "Count rows, all or those that a condition chooses.",
     "verify": "Open and authenticate every module that the keys at hand can open.",
     "inspect": "Show what a reader without any key sees of a file, and what it can't.",
     "rewrap": "Wrap data keys anew: another master key, or its current version.",
@@ -47,6 +49,7 @@ _COMMANDS: Final = {
 _HOMES: Final = {
     **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate"),
     **dict.fromkeys(("attach", "advise"), "filters"),
+    **dict.fromkeys(("head", "count"), "read"),
     "verify": "inspect",
 }
 """Where a command stands that is in no module of its name."""

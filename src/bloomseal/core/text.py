@@ -1,10 +1,12 @@
-"""Text from a file, a path or a KMS, made safe to show; a noun that only the moment knows, with its article."""
+"""Text from a file, a path or a KMS, made safe to show; a noun that only the moment knows, with its
+article or its number.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["articled", "safe_text"]
+__all__ = ["articled", "counted", "safe_text"]
 
 _AN: Final = ("a", "e", "i", "o", "html", "lz")
 
@@ -29,3 +31,8 @@ def _escaped(code: int) -> str:
 def articled(noun: object) -> str:
     """The name of a type, a format or a layout with its article: an INT64, a UUID, an LZ4."""
     return f"{'an' if str(noun).lower().startswith(_AN) else 'a'} {noun}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: 1 file, 2,000 files."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""``bloomseal read``: rows, as a table, JSON lines, CSV or a file."""
+"""``bloomseal read``, ``head`` and ``count``: rows, as a table, JSON lines, CSV or a file, and how many there are."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import click
 import pyarrow as pa
 
 from ...core.errors import BloomsealError, UsageError
+from ...core.text import counted
 from ..arguments.opening import TableOptions
 from ..arguments.options import option, options
 from ..arguments.values import parse_value, read_lines
 from ..command import PATH, Command, CommandState
 from ..output import RowOutput, need_elsewhere
-from ..render import plain, progress, remark, table
+from ..render import plain, print_json, progress, records, remark
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ...read.plan import ReadStats
     from ...read.predicate.condition import Condition
 
-__all__ = ["read"]
+__all__ = ["count", "head", "read"]
 
 _ROWS_ON_SCREEN: Final = 50
 
@@ -33,12 +34,9 @@ Rows = tuple[pa.Schema, Iterator[pa.RecordBatch], "ReadStats"]
 
 
 @dataclass
-class _Wanted:
-    """The rows and columns that are asked for, and where they are."""
+class _Chosen:
+    """The rows that are asked for, and where they are."""
 
-    columns: tuple[str, ...] = option(
-        "--columns", "-c", multiple=True, metavar="NAME[,NAME...]", help="Columns to read (default: all)."
-    )
     where: tuple[str, ...] = option(
         "--where",
         "-w",
@@ -61,26 +59,28 @@ class _Wanted:
     source: TableOptions = field(default_factory=TableOptions)
 
     @contextlib.contextmanager
-    def opened(self, files: Sequence[str], tell: Callable[[float, int], None]) -> Iterator[Rows]:
-        """The rows of these files: of one, whose footer is opened once, or of several places as one table."""
-        names, listed = self._names(), self._listed()
+    def opened(
+        self, files: Sequence[str], tell: Callable[[float, int], None], names: Sequence[str] | None
+    ) -> Iterator[Rows]:
+        """The rows of these files: of one, whose footer is opened once, or of several places as one table.
+
+        Args:
+            names: columns; none: one of those that the condition is about.
+        """
+        listed = self._listed()
         if (file := self.source.one_file(files)) is not None:
             with file:
                 try:
-                    plan = file.plan(names, self._condition(file.leaves, listed), int96_unit=self.int96_unit)
+                    condition = self._condition(file.leaves, listed)
+                    plan = file.plan(_or_one(names, condition), condition, int96_unit=self.int96_unit)
                 except UsageError as error:
                     raise error.at(file=files[0]) from None
                 yield plan.empty.schema, _batches(file, plan, tell), plan.stats
             return
         opened = self.source.table(files)
         condition = self._condition(opened.leaves, listed) if self.where or listed else None
-        with opened.scan(names, condition, int96_unit=self.int96_unit, progress=tell) as reader:
+        with opened.scan(_or_one(names, condition), condition, int96_unit=self.int96_unit, progress=tell) as reader:
             yield reader.schema, iter(reader), opened.stats
-
-    def _names(self) -> list[str] | None:
-        if not all(item.strip() for item in self.columns):
-            raise UsageError("--columns without a name", hint="leave it out for all columns")
-        return [name.strip() for item in self.columns for name in item.split(",") if name.strip()] or None
 
     def _listed(self) -> list[tuple[str, list[str]]]:
         """What --where-in says: columns, and the lines of their files."""
@@ -103,6 +103,30 @@ class _Wanted:
             except BloomsealError as error:
                 raise error.at(column=column) from None
         return AllOf(tuple(parts)) if parts else None
+
+
+@dataclass
+class _Wanted:
+    """The columns that are asked for, and the rows."""
+
+    columns: tuple[str, ...] = option(
+        "--columns", "-c", multiple=True, metavar="NAME[,NAME...]", help="Columns to read (default: all)."
+    )
+    chosen: _Chosen = field(default_factory=_Chosen)
+
+    @property
+    def names(self) -> list[str] | None:
+        """None for all."""
+        if not all(item.strip() for item in self.columns):
+            raise UsageError("--columns without a name", hint="leave it out for all columns")
+        return [name.strip() for item in self.columns for name in item.split(",") if name.strip()] or None
+
+
+def _or_one(names: Sequence[str] | None, condition: Condition | None) -> Sequence[str] | None:
+    """The columns to read: where none is wanted, one of those that are read anyway."""
+    from ...read.predicate.condition import columns_of
+
+    return names if names or names is None or condition is None else columns_of(condition)[:1]
 
 
 def _batches(file: SealedFile, plan: Any, tell: Callable[[float, int], None]) -> Iterator[pa.RecordBatch]:
@@ -149,17 +173,69 @@ def read(files: tuple[str, ...], wanted: _Wanted, limit: int | None, output: str
       bloomseal read people.parquet --where-in ssn=wanted.txt --format csv --keyring keys.json
       bloomseal read lake/customers --where "country = 'DE'" --output de.parquet --policy policy.toml --table customers
     """
+    _read(files, wanted, limit, output, stats=stats)
+
+
+@click.command(
+    cls=Command, formats=("table", "json", "csv"), first=("--lines", "--columns", "--where", "--policy", "--keyring")
+)
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="PLACE...")
+@options(_Wanted, "wanted")
+@click.option("--lines", "-n", type=click.IntRange(min=0), metavar="N", default=10, help="Rows at most (default: 10).")
+def head(files: tuple[str, ...], wanted: _Wanted, lines: int) -> None:
+    """Show the first rows of PLACE: a file, a folder, a pattern, or a Delta or Iceberg table. `bloomseal read --limit`,
+    in short.
+
+    \b
+    Examples:
+      bloomseal head people.parquet --keyring keys.json
+      bloomseal head lake/customers -n 3 --policy policy.toml --table customers
+    """
+    _read(files, wanted, lines)
+
+
+@click.command(cls=Command, first=("--where", "--where-in", "--policy", "--table", "--keyring"))
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="PLACE...")
+@options(_Chosen, "chosen")
+def count(files: tuple[str, ...], chosen: _Chosen) -> None:
+    """Count the rows of PLACE: a file, a folder, a pattern, or a Delta or Iceberg table.
+
+    Without a condition the footers tell. With one, row groups are ruled out first and the condition's columns are read
+    in the others, as `bloomseal read` does it.
+
+    \b
+    Examples:
+      bloomseal count people.parquet --keyring keys.json
+      bloomseal count people.parquet --where "born < '1985-01-01'" --keyring keys.json
+    """
+    if chosen.where or chosen.where_in:
+        with progress("Counting") as tell, chosen.opened(files, tell, []) as (_, batches, _):
+            rows = sum(batch.num_rows for batch in batches)
+    elif (file := chosen.source.one_file(files)) is not None:
+        with file:
+            file.need_verified("count of its rows")
+            rows = file.num_rows
+    else:
+        rows = chosen.source.table(files).num_rows
+    if CommandState.current().json:
+        print_json({"rows": rows})
+    else:
+        click.echo(f"{rows:,}")
+
+
+def _read(
+    files: tuple[str, ...], wanted: _Wanted, limit: int | None, output: str | None = None, *, stats: bool = False
+) -> None:
     state = CommandState.current()
     screen = output is None and state.format == "table"
     made = RowOutput.of(output, state.format)
     if output is not None:
-        inputs = [*files, *(item.partition("=")[2] for item in wanted.where_in)]
+        inputs = [*files, *(item.partition("=")[2] for item in wanted.chosen.where_in)]
         need_elsewhere(output, inputs, "another name; bloomseal unseal --in-place decrypts files where they are")
     if limit is None and screen:
         limit = _ROWS_ON_SCREEN
-    with progress("Reading") as tell, wanted.opened(files, tell) as (schema, batches, done):
-        # A table on the screen tells how many rows are left out, and --stats counts them all.
-        rows = _Limited(batches, limit, to_end=screen or stats)
+    with progress("Reading") as tell, wanted.chosen.opened(files, tell, wanted.names) as (schema, batches, done):
+        rows = _Limited(batches, limit)
         if screen:
             shown = pa.Table.from_batches(rows, schema)
         else:
@@ -167,15 +243,17 @@ def read(files: tuple[str, ...], wanted: _Wanted, limit: int | None, output: str
     if screen:
         from ..rows import rows_of
 
-        table(shown.column_names, ([_shown(value) for value in row.values()] for row in rows_of([shown])))
-        if rows.found > rows.given:
-            remark(f"{rows.found - rows.given} more rows; --limit shows more, --output writes all to a file")
+        records(shown.column_names, [[_shown(value) for value in row.values()] for row in rows_of([shown])])
+        if rows.given == limit:
+            remark(
+                f"the first {counted(rows.given, 'row')}; bloomseal read --limit shows more, --output writes all to a file"
+            )
     elif made.path is not None:
-        remark(f"{rows.given} rows written in plaintext to {output}")
+        remark(f"{counted(rows.given, 'row')} written in plaintext to {output}")
     if stats:
         remark(
-            f"{done.row_groups} row groups: {_by_index(done)}{done.pruned_by_statistics} ruled out by statistics, "
-            f"{done.pruned_by_filter} by filters, {done.decoded} decoded; {rows.found} rows"
+            f"{counted(done.row_groups, 'row group')}: {_by_index(done)}{done.pruned_by_statistics} ruled out by "
+            f"statistics, {done.pruned_by_filter} by filters, {done.decoded} decoded; {counted(rows.given, 'row')}"
         )
 
 
@@ -188,25 +266,22 @@ def _by_index(done: ReadStats) -> str:
 
 
 class _Limited:
-    """The first `limit` rows of `batches`, or all.
+    """The first `limit` rows of `batches`, or all. What comes behind them is not read.
 
     Attributes:
-        given, found: rows given out, and rows seen; with `to_end` those are all that there are.
+        given: rows given out.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], limit: int | None, *, to_end: bool) -> None:
-        self._batches, self._limit, self._to_end = batches, limit, to_end
-        self.given = self.found = 0
+    def __init__(self, batches: Iterator[pa.RecordBatch], limit: int | None) -> None:
+        self._batches, self._limit = batches, limit
+        self.given = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
-            self.found += batch.num_rows
-            left = batch.num_rows if self._limit is None else self._limit - self.given
-            if left > 0:
-                part = batch.slice(0, left)
-                self.given += part.num_rows
-                yield part
-            if self.given == self._limit and not self._to_end:
+            part = batch if self._limit is None else batch.slice(0, self._limit - self.given)
+            self.given += part.num_rows
+            yield part
+            if self.given == self._limit:
                 return
 
 
