@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from .._version import __version__
 from ..notebook import ShownInNotebooks
+from ..policy.personal import by_name
 from ..storage.discovery.kinds import FileKind
 from .facts.auditor import AnyPath, Auditor, AuditorOptions
 from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
 from .facts.inventory import to_table
 from .facts.leftovers import Content, look_at
-from .facts.personal import by_name
 from .facts.places import Places
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, RuleFindings, Severity

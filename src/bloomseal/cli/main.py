@@ -44,6 +44,7 @@ _COMMANDS: Final = {
     "audit": "Find what lies open, and which key protects what, over many files.",
     "evidence": "Make the bundle that an auditor takes away, sign it, and verify one.",
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
+    "policy": "Propose a policy for the files that you have, and check one.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
 _HOMES: Final = {

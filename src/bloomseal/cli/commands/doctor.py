@@ -6,8 +6,7 @@ import platform
 import re
 from collections import defaultdict
 from collections.abc import ItemsView, Iterator
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +20,10 @@ from ...policy import Policy, TablePolicy
 from ..arguments.auditing import HeldAgainst
 from ..arguments.keys import KeyOptions
 from ..arguments.options import options
-from ..command import PATH, Command, CommandState
+from ..checks import Check, CheckOutcome, column_checks, policy_checks, show_checks
+from ..command import PATH, Command
 from ..hints import hint_for
-from ..render import print_json, progress, table
+from ..render import progress
 
 if TYPE_CHECKING:
     from ...audit.report import Report
@@ -35,47 +35,6 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\d.]+))?[^;]*(?:;.*extr
 _SECONDS: Final = 10.0
 _SAMPLE: Final = 20
 _SHOWN: Final = 3
-
-
-class CheckOutcome(StrEnum):
-    """The outcome of a check. UNKNOWN is an answer, and none to rely on."""
-
-    OK = "ok"
-    NOTE = "note"
-    UNKNOWN = "unknown"
-    PROBLEM = "problem"
-
-    @property
-    def good(self) -> bool:
-        return self in (CheckOutcome.OK, CheckOutcome.NOTE)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the answer.
-
-    Attributes:
-        part: ``software``, ``policy``, ``keys`` or ``table``.
-        name: what was looked at.
-        state: how it came out.
-        found: in words.
-        hint: what to try.
-    """
-
-    part: str
-    name: str
-    state: CheckOutcome
-    found: str
-    hint: str | None = None
-
-    @classmethod
-    def failed(cls, part: str, name: str, error: BloomsealError, state: CheckOutcome = CheckOutcome.PROBLEM) -> Check:
-        """The line for an error of ours."""
-        # Without the place: the line's name says it.
-        return cls(part, name, state, error.what, hint_for(error))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @click.command(cls=Command, first=("--policy", "--table", "--keyring", "--sample", "--kms"))
@@ -103,14 +62,7 @@ def doctor(path: str | None, sample: int, against: HeldAgainst, keys: KeyOptions
         raise UsageError("--table names a table of --policy", hint="--policy FILE --table NAME")
     with progress("Looking"):
         checks = [*_software_checks(), *_checks(path, sample, against, keys)]
-    good = all(check.state.good for check in checks)
-    if CommandState.current().json:
-        print_json({"ok": good, "checks": [check.to_dict() for check in checks]})
-    else:
-        table(["", "what", "found", "try"], [(c.state.value, c.name, c.found, c.hint) for c in checks])
-        bad = sum(not check.state.good for check in checks)
-        click.echo("nothing is wrong in what was looked at" if good else f"{bad} of {len(checks)} need a look")
-    return 0 if good else 1
+    return show_checks(checks)
 
 
 def _checks(path: str | None, sample: int, against: HeldAgainst, keys: KeyOptions) -> Iterator[Check]:
@@ -122,13 +74,7 @@ def _checks(path: str | None, sample: int, against: HeldAgainst, keys: KeyOption
         yield Check.failed("keys", "keys given", error)
     tools = at_hand if isinstance(at_hand, KeyTools) else None
     if against.policy is not None:
-        try:
-            loaded = Policy.load(against.policy, kms=tools)
-            policy = loaded if against.table is None else loaded.for_table(against.table)
-            tables = ", ".join(sorted(loaded.tables)) or "none"
-            yield Check("policy", against.policy, CheckOutcome.OK, f"valid; tables: {tables}")
-        except BloomsealError as error:
-            yield Check.failed("policy", against.policy, error)
+        policy = yield from policy_checks(against.policy, against.table, tools)
     if policy is not None:
         tried = list(_kms_checks(policy, tools))
         yield from tried
@@ -249,6 +195,8 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
     elif report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
         said = "no table of the policy is called as the path is"
         yield Check("table", "policy", CheckOutcome.UNKNOWN, said, "--table NAME")
+    if sample >= total:
+        yield from column_checks(auditor, places, seen)
     yield from _findings(report, path)
     # Without keys much is hidden by design; what could not be looked at is a doubt.
     told: list[tuple[CheckOutcome, str, str | None]] = [(CheckOutcome.UNKNOWN, text, None) for text in report.unseen]

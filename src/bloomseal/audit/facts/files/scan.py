@@ -23,10 +23,10 @@ from ....core.storage.source import Source
 from ....core.thrift.structs import decode
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
+from ....policy.personal import by_bounds
 from ....storage.formats import Format, format_of
 from ....storage.places import open_source
 from ..keys import Impatient, KeyFacts, Kms, SidecarView
-from ..personal import by_value
 from .file import ChunkFacts, FileFacts, FilterCheck, Seen
 from .filters import filter_facts
 from .gaps import filter_length, gaps
@@ -274,8 +274,8 @@ class _Columns:
         facts.bounds = bool(exposed(meta) & 1) or (meta.statistics is None and column.column_index_offset is not None)
         if group == 0 and (told := meta.statistics) is not None:
             name = self._leaves[leaf].name
-            if (what := by_value((told.min_value or told.min, told.max_value or told.max))) is not None:
-                self._facts.patterns[name] = what
+            if (kind := by_bounds((told.min_value or told.min, told.max_value or told.max))) is not None:
+                self._facts.patterns[name] = kind.what
         if column.column_index_offset is not None:
             facts.column_index = Seen.CLEAR
         if column.offset_index_offset is not None:
