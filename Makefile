@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
-.PHONY: help install demo test quick check torture fuzz mutate mutants spark-matrix bench lock clean
+.PHONY: help install demo test quick check docs torture fuzz mutate mutants spark-matrix bench lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -15,7 +15,7 @@ install: $(VENV)/.installed ## the package and what it needs, into .venv
 demo: $(VENV)/.spark ## install, then write, look up, compare and attack a million rows, in Spark too
 	$(BIN)/bloomseal demo
 
-test: $(VENV)/.dev check ## all tests but the long ones
+test: $(VENV)/.dev check docs ## all tests but the long ones; the site is built, too
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 QUICK := core encryption thrift sbbf format policy storage read write test_public_names.py test_writers.py
@@ -27,6 +27,11 @@ check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs ## the documentation site and the manual pages, into build; a broken link fails
+	$(BIN)/python tools/commands.py page docs/commands.md
+	$(BIN)/python tools/commands.py man build/man
+	$(BIN)/zensical build --clean --strict
 
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
@@ -53,11 +58,12 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(LOCK) pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 --extra gcp --extra azure \
 	    --extra delta --extra iceberg --extra report -c requirements/spark.lock -o requirements/dev.lock
 	$(LOCK) --group bench -c requirements/dev.lock -o requirements/bench.lock
+	$(LOCK) --group docs -c requirements/dev.lock -o requirements/docs.lock
 	$(LOCK) --group fuzz -o requirements/fuzz.lock
 	$(LOCK) --group mutants -c requirements/dev.lock -o requirements/mutants.lock
 
 clean: ## remove what was installed and generated
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache bench/out build docs/commands.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -78,6 +84,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements/dev.lock
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.lock
 	$(PIP) install --require-hashes -r requirements/bench.lock
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.installed requirements/docs.lock
+	$(PIP) install --require-hashes -r requirements/docs.lock
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.lock
