@@ -33,7 +33,7 @@ PROGRAM = Path(sys.executable).with_name("bloomseal")
         ["read", "people.parquet", "--format", "json"],
         ["read", "people.parquet", "--format", "csv"],
         ["read", "people.parquet"],
-        ["inspect", "people.parquet"],
+        ["show", "people.parquet"],
         ["verify", "people.parquet", "--format", "json"],
         ["audit", "people.parquet", "--format", "json"],
         ["--help"],
@@ -193,7 +193,7 @@ def test_help_all_explains_every_option_under_its_heading(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["inspect"], ["attach", "--bloom-filter", "token", "--dry-run"], ["rekey", "--dry-run"]]
+    "command", [["show"], ["attach", "--bloom-filter", "token", "--dry-run"], ["rekey", "--dry-run"]]
 )
 def test_the_terminal_shows_what_json_tells(sealed: Run, command: list[str]) -> None:
     told = sealed(command[0], "people.parquet", *command[1:], "--format", "json").json

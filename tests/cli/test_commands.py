@@ -168,8 +168,8 @@ def test_verify_strict_fails_on_what_was_not_proven(sealed: Run) -> None:
     assert strict.json["unauthenticated"]
 
 
-def test_inspect_shows_what_anybody_sees(sealed: Run) -> None:
-    hidden = sealed("inspect", "people.parquet", "--format", "json").json
+def test_show_without_keys_shows_what_anybody_sees(sealed: Run) -> None:
+    hidden = sealed("show", "people.parquet", "--without-keys", "--format", "json").json
     assert (hidden["footer"], hidden["columns"], hidden["num_rows"]) == ("encrypted", None, None)
     sealed(
         "write",
@@ -183,14 +183,31 @@ def test_inspect_shows_what_anybody_sees(sealed: Run) -> None:
         "--bloom-filter",
         "ssn",
     )
-    open_footer = sealed("inspect", "open.parquet", "--format", "json").json
+    open_footer = sealed("show", "open.parquet", "--without-keys", "--format", "json").json
     assert open_footer["num_rows"] == 4
     by_name = {column["column"]: column for column in open_footer["columns"]}
     assert by_name["ssn"]["filter"] == "not visible"
     assert by_name["ssn"]["exposed"] == []
-    table = sealed("inspect", "open.parquet").out
+    table = sealed("show", "open.parquet", "--without-keys").out
     assert "master key pii" in table
     assert "hidden" in table
+
+
+def test_show_tells_a_key_holder_what_the_keys_open(sealed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = sealed("show", "people.parquet", "--format", "json").json
+    assert (seen["num_rows"], seen["num_row_groups"], seen["refused"], seen["hidden"]) == (4, 2, None, [])
+    by_name = {column["column"]: column for column in seen["columns"]}
+    assert (by_name["ssn"]["protection"], by_name["ssn"]["filter"]) == ("column key", "sealed")
+    assert by_name["ssn"]["key"].startswith("master key pii")
+    assert (by_name["token"]["protection"], by_name["token"]["filter"]) == ("footer key", "none")
+    assert all(column["exposed"] == [] for column in seen["columns"])
+    assert sealed("keyring", "create", "--keyring", "other.json", "elsewhere").code == 0
+    other = sealed("show", "people.parquet", "--keyring", "other.json", "--format", "json").json
+    assert other["num_rows"] is None
+    assert "footer" in other["refused"]
+    # Keys that happen to be at hand say nothing of a plaintext file.
+    pq.write_table(pa.table({"n": [1]}), "plain.parquet")
+    assert sealed("show", "plain.parquet", "--format", "json").json["refused"] is None
 
 
 def test_attach_reports_and_attaches(sealed: Run, folder: Path) -> None:
@@ -308,7 +325,7 @@ def test_explicit_keys_from_files_and_environment(run: Run, folder: Path, monkey
     done = run("write", "people.csv", "ids.parquet", *ids, "--footer-key", "id:kf", "--column-key", "ssn=id:k1")
     assert (done.code, done.err) == (0, "")
     assert run("read", "ids.parquet", *ids, "--format", "csv").code == 0
-    assert "id kf" in run("inspect", "ids.parquet").out
+    assert "id kf" in run("show", "ids.parquet").out
 
 
 def test_parquet_testing_files_open_with_keys_by_id(

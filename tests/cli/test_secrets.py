@@ -76,7 +76,7 @@ FAILURES = [
     ["attach", "people.parquet", "--bloom-filter", "ssn:fpp=2"],
     ["attach", "people.parquet", "--bloom-filter", "ssn", "--key-env", "footer=EXPLICIT"],
     ["attach", "cut.parquet", "--bloom-filter", "ssn"],
-    ["inspect", "garbage.parquet"],
+    ["show", "garbage.parquet"],
     ["keyring", "create", "pii"],
     ["keyring", "add", "pii"],
     ["keyring", "rotate", "missing"],
@@ -120,12 +120,12 @@ def test_successes_keep_keys(sealed: Run, secrets: list[bytes | str]) -> None:
     for arguments in (
         ["keyring", "list"],
         ["keyring", "rotate", "pii"],
-        ["inspect", "people.parquet"],
+        ["show", "people.parquet"],
         ["verify", "people.parquet"],
         ["probe", "people.parquet", "ssn", VALUE],
         ["attach", "people.parquet", "--bloom-filter", "ssn"],
         ["write", "people.csv", "more.parquet", *TYPES, "--footer-key", "footer", "--plaintext-footer"],
-        ["inspect", "more.parquet"],
+        ["show", "more.parquet"],
     ):
         for style in ("table", "json"):
             outcome = sealed(*arguments, "--format", style, "--verbose")
@@ -136,13 +136,13 @@ def test_successes_keep_keys(sealed: Run, secrets: list[bytes | str]) -> None:
 def test_an_unexpected_error_tells_its_type_only(
     sealed: Run, secrets: list[bytes | str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bloomseal.cli.commands.inspect as command
+    import bloomseal.cli.commands.show as command
 
-    def broken(path: str) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"while working on {VALUE}")
 
-    monkeypatch.setattr(command, "look", broken)
-    outcome = sealed("inspect", "people.parquet")
+    monkeypatch.setattr(command, "inspect_file", broken)
+    outcome = sealed("show", "people.parquet")
     assert outcome.code == 2
     assert "RuntimeError" in outcome.err
     clean(outcome, secrets)

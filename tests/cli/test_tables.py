@@ -159,13 +159,33 @@ def test_probe_counts_the_files_to_read(lake: Run) -> None:
     }  # fmt: skip
 
 
-def test_verify_attach_and_inspect_take_tables(lake: Run) -> None:
+def test_verify_and_attach_take_tables(lake: Run) -> None:
     assert all(one["complete"] for one in lake("verify", "lake", *NAMED, "--format", "json").json)
     attached = lake("attach", "lake", "--bloom-filter", "id", *NAMED, "--format", "json")
     assert [one["path"] for one in attached.json] == [f"lake/country={name}/0.parquet" for name in ("DE", "FR", "XX")]
     assert lake("probe", "lake", "id", "77", *NAMED, "--quiet").code == 1
-    seen = lake("inspect", "lake", "--format", "json").json
-    assert [one["path"] for one in seen] == [one["path"] for one in attached.json]
+
+
+def test_show_sums_a_table_up(lake: Run) -> None:
+    seen = lake("show", "lake", *NAMED, "--format", "json").json
+    assert (seen["files"], seen["rows"], seen["row_groups"], seen["folders"]) == (3, 30, 6, ["country"])
+    by_name = {column["column"]: column for column in seen["columns"]}
+    assert (by_name["ssn"]["protection"], by_name["ssn"]["filter"]) == ("column key", "sealed")
+    assert by_name["late"]["files"] == 1
+    assert by_name["ssn"]["index"] is None
+    assert lake("index", "build", "lake", "--column", "ssn", *NAMED).code == 0
+    for file in Path("lake").rglob("*.parquet"):
+        assert file.stat().st_size > 0
+    again = lake("show", "lake", *NAMED, "--files", "--format", "json").json
+    assert {column["column"]: column["index"] for column in again["columns"]}["ssn"] == "covers 3 of 3 files"
+    assert [one["num_rows"] for one in again["inspections"]] == [10, 10, 10]
+    nobody = lake("show", "lake", "--format", "json").json
+    assert (nobody["rows"], nobody["columns"]) == (None, [])
+    assert nobody["hidden"] == [f"footer encrypted: 3 files, {seen['bytes']:,} bytes: rows and columns are in it"]
+    Path("lake/country=XX/0.parquet").write_bytes(b"PAR1 no file at all PAR1")
+    pq.write_table(pa.table({"id": [1]}), "lake/country=DE/1.parquet")
+    partly = lake("show", "lake", *NAMED, "--format", "json").json
+    assert (partly["files"], partly["rows"], len(partly["refused"])) == (4, 21, 2)
 
 
 def test_hints_about_one_file_of_a_table_speak_of_options(lake: Run, folder: Path) -> None:

@@ -29,7 +29,7 @@ PROGRAM = Path(sys.executable).with_name("bloomseal")
 def examples() -> list[str]:
     """The command lines under "Example" in every command's help, in the order of a working day."""
     found = []
-    for name in ("keyring", "write", "attach", "probe", "read", "verify", "inspect", "demo"):
+    for name in ("keyring", "write", "attach", "probe", "read", "verify", "show", "demo"):
         command = cli.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None
         help_text = click.unstyle(command.help or "").replace("\\\n", " ")
@@ -65,7 +65,7 @@ def test_the_examples_in_the_help_run(folder: Path) -> None:
             ["numba", "rich", "pyspark"],
         ),
         (["probe", "people.parquet", "ssn", "078-05-1120"], ["numba", "pyspark"]),
-        (["inspect", "people.parquet", "--format", "json"], ["numba", "rich", "pyspark"]),
+        (["show", "people.parquet", "--format", "json"], ["numba", "rich", "pyspark"]),
     ],
 )
 def test_commands_load_only_what_they_need(sealed: Run, arguments: list[str], absent: list[str]) -> None:
@@ -128,7 +128,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u202e\U000e0041]|^
 
 
 @pytest.mark.parametrize(
-    "command", [["inspect"], ["read"], ["verify"], ["inspect", "--format", "json"], ["read", "--format", "json"]]
+    "command", [["show"], ["read"], ["verify"], ["show", "--format", "json"], ["read", "--format", "json"]]
 )
 def test_names_and_values_from_a_file_steer_no_terminal(run: Run, command: list[str]) -> None:
     pq.write_table(pa.table({HOSTILE: [HOSTILE]}), "hostile.parquet")
@@ -185,9 +185,9 @@ def test_names_that_are_no_text(run: Run, folder: Path) -> None:
     odd = folder / os.fsdecode(b"\xff.parquet")
     pq.write_table(pa.table({"a": [1]}), folder / "a.parquet")
     (folder / "a.parquet").rename(odd)
-    answer = run("inspect", str(odd), "--format", "json")
+    answer = run("show", str(odd), "--format", "json")
     assert os.fsencode(json.loads(answer.out)["path"]).endswith(b"\xff.parquet")
-    assert "\\udcff.parquet" in run("inspect", str(odd)).out.encode().decode()
+    assert "\\udcff.parquet" in run("show", str(odd)).out.encode().decode()
     assert "\\udcff.parquet" in run("verify", f"{odd}.gone").err.encode().decode()
 
 
@@ -252,7 +252,7 @@ def test_input_is_a_stream(folder: Path) -> None:
 def test_warnings_are_one_line_each(sealed: Run) -> None:
     outcome = sealed("--version")
     assert (outcome.code, outcome.err) == (0, "")
-    assert main(["inspect", "people.parquet"]) == 0
+    assert main(["show", "people.parquet"]) == 0
 
 
 def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:

@@ -97,7 +97,7 @@ def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["maybe_present"]
     rows = run("read", folder, "--columns", "i32", "--where", "i32 = 0", "--format", "csv")
     assert set(rows.split()[1:]) == {"0"}
-    assert json.loads(run("inspect", folder / "0.orc", "--format", "json"))["file_format"] == "ORC"
+    assert json.loads(run("show", folder / "0.orc", "--format", "json"))["file_format"] == "ORC"
     assert json.loads(run("verify", folder, "--filters", "--format", "json"))[0]["ok"]
     assert run("audit", folder, "--deep", code=4)
 

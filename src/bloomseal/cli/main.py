@@ -28,12 +28,12 @@ _COMMANDS: Final = {
     "demo": "Write, look up, compare and attack a million made-up people.",
     "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
     "attach": "Add filters to an existing file, or replace them, without touching a page.",
+    "show": "Show what a file or table is: rows, columns, keys, filters, indexes.",
     "probe": "Ask a column's filters whether values may be present.",
     "read": "Read rows, opening only what the filters leave over.",
     "head": "Show the first rows.",
     "count": "Count rows, all or those that a condition chooses.",
     "verify": "Open and authenticate every module that the keys at hand can open.",
-    "inspect": "Show what a reader without any key sees of a file, and what it can't.",
     "rewrap": "Wrap data keys anew: another master key, or its current version.",
     "rekey": "Seal files again under fresh data keys.",
     "repair": "Seal the filters that lie in clear on encrypted columns of ORC files.",
@@ -51,7 +51,7 @@ _HOMES: Final = {
     **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate"),
     **dict.fromkeys(("attach", "advise"), "filters"),
     **dict.fromkeys(("head", "count"), "read"),
-    "verify": "inspect",
+    "verify": "show",
 }
 """Where a command stands that is in no module of its name."""
 

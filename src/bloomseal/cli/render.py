@@ -144,22 +144,23 @@ def facts(pairs: Iterable[tuple[str, Any]], *, title: str | None = None) -> None
     _print(out)
 
 
-def answer(told: Mapping[str, Any] | list[dict[str, Any]], *, title: str | None = None) -> None:
+def answer(told: Mapping[str, Any] | list[dict[str, Any]], *, title: str | None = None, listed: int = _LISTED) -> None:
     """A report, or several: as JSON, or for people, as `show` has it."""
     if CommandState.current().json:
         print_json(told)
         return
     for one in told if isinstance(told, list) else [told]:
-        show(one, title=title or one["path"])
+        show(one, title=title or one["path"], listed=listed)
 
 
-def show(told: Mapping[str, Any], *, title: str) -> None:
+def show(told: Mapping[str, Any], *, title: str, listed: int = _LISTED) -> None:
     """A report for people: its values, and a table for each list of records, as notebooks show it. What is empty is
     left out.
 
     Args:
         told: plain data, as a report's `to_dict` gives it.
         title: stands above it.
+        listed: how many records of a list are shown.
     """
     several = {name: value for name, value in told.items() if isinstance(value, list | Mapping)}
     single = [(words(name), in_words(name, value)) for name, value in told.items() if name not in several]
@@ -173,10 +174,10 @@ def show(told: Mapping[str, Any], *, title: str) -> None:
         known = dict.fromkeys(itertools.chain(*records))
         columns = [one for one in known if any(record.get(one) not in _NOTHING for record in records)]
         if columns:
-            rows = [[in_words(one, record.get(one)) for one in columns] for record in records[:_LISTED]]
+            rows = [[in_words(one, record.get(one)) for one in columns] for record in records[:listed]]
             table([words(one) for one in columns], rows)
-        if len(records) > _LISTED:
-            remark(f"{len(records) - _LISTED} more {words(name)}: --format json has all")
+        if len(records) > listed:
+            remark(f"{len(records) - listed} more {words(name)}: --format json has all")
 
 
 def words(name: str) -> str:

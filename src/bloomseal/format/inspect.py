@@ -1,4 +1,4 @@
-"""Inspect: what a reader without any key sees of a file, and what it can't."""
+"""Inspect: what a reader sees of a file, without any key or with those at hand, and what it can't."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError, KeyAccessError
 from ..core.keys.material import KeyMetadata
 from ..core.parquet.expectation import NO_EXPECTATION
-from ..core.parquet.footer import Footer, FooterKind, peek
+from ..core.parquet.footer import FooterKind, peek
 from ..core.parquet.keys_at_hand import KeysAtHand
 from ..core.parquet.layout import Column, FileMeta, Meta
 from ..core.parquet.walk import Chunk, Protection, Walk
@@ -40,14 +41,14 @@ _FOOTERS = {
 
 @dataclass
 class ColumnFacts:
-    """The facts of one column that anybody sees.
+    """The facts of one column, as far as they are seen.
 
     Attributes:
         column: dotted path.
         type: physical and logical type.
         protection: ``plaintext``, ``footer key`` or ``column key``; in ORC also ``masked``, without an encrypted form.
         key: what its key metadata says, never a wrapped key.
-        filter: ``none``, ``in clear``, ``sealed``, or ``not visible`` where its metadata is sealed.
+        filter: ``none``, ``in clear``, ``sealed``, or ``not visible`` where its metadata is sealed under another key.
         exposed: fields about the values of an encrypted column that stand in clear.
     """
 
@@ -61,7 +62,7 @@ class ColumnFacts:
 
 @dataclass
 class Inspection(ShownInNotebooks):
-    """The facts of one file that anybody sees; None stands for those that take the footer key.
+    """The facts of one file, as far as they are seen; None stands for those that take the footer key.
 
     Attributes:
         path, size: the file and its bytes.
@@ -72,6 +73,8 @@ class Inspection(ShownInNotebooks):
         created_by, num_rows, num_row_groups, key_value_keys: from a readable footer.
         columns: from a readable footer.
         hidden: what can't be seen, in words.
+        refused: why the keys at hand, or what is expected of the file, did not open it; None where they did, or there
+            are none. The facts are then those that anybody sees.
         file_format: ``Parquet`` or ``ORC``.
     """
 
@@ -88,24 +91,25 @@ class Inspection(ShownInNotebooks):
     columns: list[ColumnFacts] | None = None
     hidden: list[str] = field(default_factory=list)
     file_format: str = "Parquet"
+    refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def inspect_parquet(source: Source) -> Inspection:
-    """Look at a file without a key. Opens, verifies and decrypts nothing.
+def inspect_parquet(source: Source, decryption: DecryptionSpec | None = None) -> Inspection:
+    """Look at a file. Opens its footer and its columns' metadata where keys are given; no page, and no filter.
 
     Raises:
         FormatError: not a Parquet file, or a broken footer.
     """
     try:
-        return _inspect(source)
+        return _inspect(source, decryption)
     except BloomsealError as error:
         raise error.at(file=source.name) from error.__cause__
 
 
-def _inspect(source: Source) -> Inspection:
+def _inspect(source: Source, decryption: DecryptionSpec | None) -> Inspection:
     ends = peek(source)
     seen = Inspection(source.name, source.size, _FOOTERS[ends.kind])
     if ends.kind is not FooterKind.PLAINTEXT:
@@ -116,15 +120,23 @@ def _inspect(source: Source) -> Inspection:
             seen.aad_prefix = f"stored: {crypto.aad_prefix.decode(errors='backslashreplace')}"
         else:
             seen.aad_prefix = "to be supplied" if ends.inner()[1].boolean(3) else "none"
+    if decryption is not None:
+        try:
+            footer, keys = open_footer(source, decryption)
+            _look_at_footer(Walk(source, footer, keys), seen)
+            return seen
+        except BloomsealError as error:
+            seen.refused = error.what
     if ends.kind is FooterKind.ENCRYPTED:
         seen.hidden = ["schema, row counts, columns, filters, statistics: all inside the encrypted footer"]
     else:
-        _look_at_footer(source, open_footer(source, None, keyless=True)[0], seen)
+        footer = open_footer(source, None, keyless=True)[0]
+        _look_at_footer(Walk(source, footer, KeysAtHand(footer.crypto, None)), seen)
     return seen
 
 
-def _look_at_footer(source: Source, footer: Footer, seen: Inspection) -> None:
-    walk = Walk(source, footer, KeysAtHand(footer.crypto, None))
+def _look_at_footer(walk: Walk, seen: Inspection) -> None:
+    footer = walk.footer
     seen.created_by = footer.created_by
     seen.num_rows = footer.num_rows
     seen.num_row_groups = len(footer.row_groups)
@@ -153,7 +165,8 @@ def _look_at_column(walk: Walk, index: int) -> ColumnFacts:
 
 
 def _exposed(walk: Walk, chunk: Chunk) -> Iterator[str]:
-    if not chunk.encrypted:
+    crypto = walk.footer.crypto
+    if not chunk.encrypted or crypto is None or not crypto.plaintext_footer:
         return
     clear = Struct.parse(walk.footer.chunk_raw(chunk.row_group, chunk.leaf.index)).struct(Column.META)
     for number, name in _EXPOSED.items():
@@ -162,10 +175,15 @@ def _exposed(walk: Walk, chunk: Chunk) -> Iterator[str]:
 
 
 def _filter_state(walk: Walk, chunk: Chunk) -> str:
-    """The place of a filter that can be found without a key, and its state."""
+    """The state of a filter whose place can be seen; nothing is opened but the metadata that tell the place."""
     meta = chunk.view.meta_data
+    if chunk.view.encrypted_column_metadata is not None:
+        try:
+            meta = walk.meta(chunk)
+        except BloomsealError:
+            return "not visible"
     if meta is None or meta.bloom_filter_offset is None:
-        return "not visible" if chunk.view.encrypted_column_metadata is not None else "none"
+        return "none"
     try:
         room = min(_HEADER_BYTES, walk.source.size - meta.bloom_filter_offset)
         header = decode_at(BloomFilterHeader, Cursor(bytes(walk.source.read(meta.bloom_filter_offset, room))))

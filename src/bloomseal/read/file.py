@@ -21,7 +21,9 @@ from ..core.sbbf.probe import several
 from ..core.spelling import named_columns
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
+from ..core.text import counted
 from ..core.verdict import Hits, Verdict, verdicts
+from ..notebook import ShownInNotebooks
 from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from ..core.decryption import DecryptionSpec
     from ..core.parquet.schema import Leaf, Schema
+    from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
 
@@ -54,7 +57,7 @@ class RowGroupInfo:
     total_byte_size: int
 
 
-class SealedFile(ABC):
+class SealedFile(ABC, ShownInNotebooks):
     """An open file, encrypted or not. Threads may share it; make one with `bloomseal.open_file`.
 
     Rows are decoded in *parts*: row groups of a Parquet file, stripes of an ORC file.
@@ -132,7 +135,7 @@ class SealedFile(ABC):
     def arrow_schema(self, int96_unit: str = "ns") -> pa.Schema:
         """All columns, in the types to which they are decoded."""
 
-    def forget_arrow_schema(self) -> None:  # noqa: B027  # a format that stores none has none to forget
+    def forget_arrow_schema(self) -> None:  # a format that stores none has none to forget
         """Decode to the format's own types alone from here on: the Arrow schema that some writers store beside them
         makes of a number a duration.
         """
@@ -311,6 +314,14 @@ class SealedFile(ABC):
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Open whatever the keys can open; with `filters` ask each filter for all values of its column chunk."""
 
+    @abstractmethod
+    def inspect(self) -> Inspection:
+        """What the file is, as far as the keys at hand allow: rows, columns, keys and filters."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `inspect`."""
+        return self.inspect().to_dict()
+
     def close(self) -> None:
         self.source.close()
 
@@ -323,7 +334,8 @@ class SealedFile(ABC):
     def __repr__(self) -> str:
         state = "encrypted" if self.encrypted else "plaintext"
         name = type(self).__name__
-        return f"<{name} {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
+        rows, groups = counted(self.num_rows, "row"), counted(self.num_row_groups, "row group")
+        return f"<{name} {self.path}: {rows}, {groups}, {counted(len(self.columns), 'column')}, {state}>"
 
 
 def opened(path: FilePlace | FileRef, filesystem: FileSystem | None, of: Callable[[Source], F]) -> F:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.errors import PolicyError
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
+from ..specs import decryption_for
 from ..storage.formats import Format, format_at
 from ..storage.places import FilePlace, open_source
 from .file import SealedFile, opened
@@ -52,8 +54,13 @@ def open_file(
     return opened(path, filesystem, of_its_format)
 
 
-def inspect_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> Inspection:
-    """Look at a file without a key. Opens, verifies and decrypts nothing.
+def inspect_file(
+    path: FilePlace | FileRef,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> Inspection:
+    """Look at a file: what anybody sees of it, and with `decryption` what its keys open of footer and metadata.
 
     Raises:
         FormatError: neither a Parquet nor an ORC file, or a broken footer.
@@ -65,4 +72,10 @@ def inspect_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = N
             return inspect_orc(source)
         from ..format.inspect import inspect_parquet
 
-        return inspect_parquet(source)
+        try:
+            return inspect_parquet(source, decryption_for(decryption, source.ref))
+        except PolicyError as error:
+            # The policy has no prefix for a file of this place: anybody sees what is left.
+            seen = inspect_parquet(source)
+            seen.refused = error.what
+            return seen

@@ -31,6 +31,7 @@ from .prune import RowGroupSelection, ruled_out, select_row_groups
 
 if TYPE_CHECKING:
     from ..core.decryption import DecryptionSpec
+    from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
     from .predicate.predicate import Left, Predicate
@@ -242,6 +243,11 @@ class ParquetFile(SealedFile):
         if plan.predicate is None:
             return None
         return ruled_out(self._walk, row_group, plan.predicate, left)
+
+    def inspect(self) -> Inspection:
+        from ..format.inspect import inspect_parquet  # look-ups need not load this
+
+        return inspect_parquet(self.source, self._decryption)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Open every module that the keys can open; with `filters` ask each filter for all values of its column

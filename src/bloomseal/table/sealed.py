@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
+from ..core.text import counted
 from ..core.verdict import Hits, Verdict, verdicts
 from ..notebook import ShownInNotebooks
 from ..read.file import GATHERED, STREAMED, SealedFile
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
     from .advice import ColumnAdvice
+    from .inspection import TableInspection
     from .report import TableVerifyReport
     from .scan import Progress
 
 __all__ = ["SealedTable"]
+
+_INSPECTED: Final = 1000
+"""Files that a notebook has opened, to show their table."""
 
 
 class SealedTable(ShownInNotebooks):
@@ -304,21 +309,31 @@ class SealedTable(ShownInNotebooks):
 
         return verify_files(self._parts, threads, filters=filters)
 
+    def inspect(self) -> TableInspection:
+        """What the table is: files, rows, columns, keys, filters and indexes, as far as the keys at hand allow; without
+        keys, what anybody sees. Opens every footer and no page. A file that can't be opened is told, and refuses
+        nothing.
+        """
+        from .inspection import inspect_table
+
+        return inspect_table(self._parts, self._indexes)
+
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it without opening a file: the columns only where they have been asked for before."""
-        known: pa.Schema = vars(self).get("_settled", [()])[0]
-        return {
-            "version": self.version,
-            "partition columns": list(self._parts.partitions.values),
-            "columns": [{"column": field.name, "type": str(field.type)} for field in known],
-            "files": [{"file": found.ref.path, "bytes": found.size} for found in self._parts.files],
-        }
+        """As `inspect`, and the files' paths; of a table of very many files what is known without opening them."""
+        known: dict[str, Any] = {"version": self.version, "folders": list(self._parts.partitions.values)}
+        told = self.inspect().to_dict() if len(self) <= _INSPECTED else known | {"files": len(self)}
+        return told | {"paths": [{"path": found.ref.path, "bytes": found.size} for found in self._parts.files]}
 
     def __len__(self) -> int:
         return len(self._parts.files)
 
     def __repr__(self) -> str:
-        return f"<SealedTable of {len(self)} files>"
+        known = vars(self)
+        facts = [counted(len(self), "file")]
+        facts += [counted(known["num_rows"], "row")] if "num_rows" in known else []
+        facts += [counted(len(known["_settled"][0]), "column")] if "_settled" in known else []
+        facts += [f"version {self.version}"] if self.version is not None else []
+        return f"<SealedTable of {', '.join(facts)}>"
 
     def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
         query = Query(self._parts, columns, filters, int96_unit)

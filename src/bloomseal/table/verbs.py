@@ -68,8 +68,14 @@ def verify(
     return table.verify(filters=filters)
 
 
-def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
-    """Look at a file without a key. Opens, verifies and decrypts nothing.
+def inspect(
+    path: Places,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> Any:
+    """Look at a file: what anybody sees of it, and with `decryption` what its keys open of footer and metadata. Opens
+    no page and no filter. `SealedTable.inspect` sums a table up.
 
     Returns:
         Of a file: an `Inspection`. Of a table: a list of them, in the order of its files.
@@ -78,8 +84,8 @@ def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
         FormatError: neither a Parquet nor an ORC file, or a broken footer.
     """
     if is_one_file(path, filesystem):
-        return inspect_file(cast(FilePlace, path), filesystem=filesystem)
-    return [inspect_file(file.ref) for file in find_files(path, filesystem).files]
+        return inspect_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem)
+    return [inspect_file(file.ref, decryption=decryption) for file in find_files(path, filesystem).files]
 
 
 def attach_filters(

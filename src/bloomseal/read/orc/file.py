@@ -20,6 +20,7 @@ from ...core.sbbf.probe import several
 from ...core.storage.source import Source
 from ...core.verdict import Hits
 from ...format.hashes.truth import Truth
+from ...format.inspect import Inspection
 from ...format.verify import VerifyReport
 from ...orc.filters import BloomFilter
 from ...orc.index import need_range
@@ -32,6 +33,7 @@ from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..prune import RowGroupSelection
 from .columns import Columns, columns_of
+from .inspect import inspect_orc
 from .prune import ruled_out
 from .rows import neighbourhoods, rows_of
 from .truth import held_against_values
@@ -245,6 +247,9 @@ class OrcFile(OrcLayout, SealedFile):
         if table is not None:
             plan.stats.count(rows=table.num_rows)
             yield table.select(plan.order)
+
+    def inspect(self) -> Inspection:
+        return inspect_orc(self.source)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Decode every index and filter; with `filters` also every stripe, and ask each filter for all values of its

@@ -1,43 +1,73 @@
-"""``bloomseal inspect`` and ``bloomseal verify``: what anybody sees of a file, and what the keys at hand open."""
+"""``bloomseal show`` and ``bloomseal verify``: what files and tables are, and whether every module opens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError
-from ...format.inspect import Inspection
 from ...format.verify import VerifyReport
-from ...read.open import open_file
-from ...storage.discovery.tables import files_at
-from ...table.verbs import inspect as look
-from ..arguments.opening import OpeningOptions
+from ...read.open import inspect_file, open_file
+from ...storage.discovery.tables import files_at, is_one_file
+from ...table.open import open_table
+from ..arguments.opening import OpeningOptions, TableOptions
 from ..arguments.options import options
 from ..command import PATH, Command, CommandState
 from ..hints import hint_for
 from ..render import answer, facts, print_json, printable, progress, table
 
-__all__ = ["inspect", "verify"]
+if TYPE_CHECKING:
+    from ...policy import TablePolicy
+
+__all__ = ["show", "verify"]
+
+_LISTED: Final = 1000
 
 
-@click.command(cls=Command)
-@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
-def inspect(files: tuple[str, ...]) -> None:
-    """Show what anybody sees of each FILE (or folder, pattern, table) without a key, and what stays hidden. Nothing is
-    opened or verified.
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--without-keys", "--files"))
+@click.argument("places", nargs=-1, type=PATH, required=True, metavar="PLACE...")
+@click.option("--without-keys", is_flag=True, help="Show what anybody sees, whatever keys are at hand.")
+@click.option("--files", is_flag=True, help="Show each file of a table by itself, too.")
+@options(TableOptions, "source")
+def show(places: tuple[str, ...], without_keys: bool, files: bool, source: TableOptions) -> None:
+    """Show what is at each PLACE, a file, a folder, a pattern, or a Delta or Iceberg table: rows, row groups and bytes,
+    which column is under which key, filters and indexes, and what can't be seen.
+
+    Keys open footers and the columns' metadata; no page and no filter is read. Without keys, it is what anybody sees
+    who can read the files. A file that does not open is told, and ends nothing.
+
+    `bloomseal verify` opens every module, `bloomseal audit` judges.
 
     \b
-    Example:
-      bloomseal inspect people.parquet
+    Examples:
+      bloomseal show people.parquet
+      bloomseal show people.parquet --keyring keys.json
+      bloomseal show lake/customers --policy policy.toml --table customers
     """
-    seen = [found.to_dict() for path in files for found in _seen(path)]
-    answer(seen[0] if len(seen) == 1 else seen)
+    told = [
+        _shown(place, None if without_keys else _allowing(source.opening.decryption([place])), files, source)
+        for place in places
+    ]
+    answer(told[0] if len(told) == 1 else told, title=places[0] if len(told) == 1 else None, listed=_LISTED)
 
 
-def _seen(path: str) -> list[Inspection]:
-    found: list[Inspection] | Inspection = look(path)
-    return found if isinstance(found, list) else [found]
+def _allowing(decryption: DecryptionSpec | TablePolicy | None) -> DecryptionSpec | TablePolicy | None:
+    """Keys that happen to be at hand say nothing of a plaintext file; a policy does."""
+    return replace(decryption, allow_plaintext=True) if isinstance(decryption, DecryptionSpec) else decryption
+
+
+def _shown(
+    place: str, decryption: DecryptionSpec | TablePolicy | None, files: bool, source: TableOptions
+) -> dict[str, Any]:
+    if source.version is None and is_one_file(place):
+        return inspect_file(place, decryption=decryption).to_dict()
+    found = open_table(place, decryption=decryption, version=source.version, partitions=False).inspect()
+    each = {"inspections": [one.to_dict() for one in found.inspections]} if files else {}
+    return {"path": place, **found.to_dict(), **each}
 
 
 @click.command(cls=Command, first=("--policy", "--table", "--keyring", "--strict", "--filters"))
