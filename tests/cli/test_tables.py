@@ -374,3 +374,33 @@ def test_a_rekey_tells_that_no_key_was_under_the_one_to_leave(run: Run, folder: 
     misspelt = run("rekey", "lake", *keys, "--from", "foter", "--to", "pii")
     assert (misspelt.code, misspelt.err) == (0, "no key in these files is under foter\n")
     assert run("rekey", "lake", *keys, "--from", "footer", "--to", "pii").err == ""
+
+
+def test_the_environment_names_the_policy_and_its_table(lake: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLOOMSEAL_POLICY", "policy.toml")
+    several = lake("read", "lake", "--limit", "1", "--format", "json")
+    assert (several.code, "--table" in several.err) == (2, True)
+    monkeypatch.setenv("BLOOMSEAL_TABLE", "people")
+    assert len(lake("read", "lake", "--columns", "ssn", "--format", "json").rows) == 30
+    # What the policy says is asked for, too, of whoever forgot that there is one.
+    for more in (("--plaintext",), ("--footer-key", "footer", "--keyring", "keys.json")):
+        refused = lake("write", "part.ndjson", "out.parquet", *more)
+        assert (refused.code, "BLOOMSEAL_POLICY" in refused.err) == (2, True)
+    monkeypatch.delenv("BLOOMSEAL_POLICY")
+    alone = lake("inspect", "lake")
+    assert alone.code == 0
+    alone = lake("verify", "lake")
+    assert (alone.code, "BLOOMSEAL_POLICY" in alone.err) == (2, True)
+
+
+def test_a_part_of_a_table_is_read_where_the_policy_says_the_root(lake: Run, folder: Path) -> None:
+    where = "country = 'FR'"
+    part = ("read", "lake/country=FR", "--policy", "policy.toml", "--columns", "id", "--format", "json")
+    assert lake(*part, "--table", "people").code == 2
+    text = (folder / "policy.toml").read_text()
+    (folder / "policy.toml").write_text(text.replace("[tables.people]", '[tables.people]\nroot = "lake"'))
+    whole = lake("read", "lake", "--policy", "policy.toml", "--where", where, "--columns", "id", "--format", "json")
+    assert len(whole.rows) == 10
+    assert lake(*part).rows == whole.rows
+    assert lake("verify", "lake/country=FR/0.parquet", "--policy", "policy.toml", "--strict").code == 0
+    assert lake("rekey", "lake/country=FR", "--policy", "policy.toml", "--dry-run").code == 0

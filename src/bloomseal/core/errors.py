@@ -60,7 +60,8 @@ class Hint(StrEnum):
     CTR = 'DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy'
     AAD_PREFIX = "DecryptionSpec(aad_prefix=)"
     NO_AAD_PREFIX = "aad_prefix=None"
-    TABLE_ROOT = "Policy.for_table(name, root=FOLDER), or open the folder as a table"
+    TABLE_ROOT = "root in the policy, Policy.for_table(name, root=FOLDER), or open the folder as a table"
+    TABLE = "table=, or Policy.for_table(name)"
     VERIFIED_FOOTER = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
     ATTACH = "attach_filters, and ask who wrote to the file"
     REBUILD_FILTERS = "rebuild_filters=True, and ask who wrote the file"

@@ -3,8 +3,18 @@
 Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows every setting.
 """
 
-from .file import Policy
+from .file import Policy, PolicyChoice, table_policy
 from .keys import KeyPolicy
 from .table import SENSITIVE, ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
 
-__all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "KeyPolicy", "Policy", "Sensitivity", "TablePolicy"]
+__all__ = [
+    "SENSITIVE",
+    "ColumnPolicy",
+    "IndexPolicy",
+    "KeyPolicy",
+    "Policy",
+    "PolicyChoice",
+    "Sensitivity",
+    "TablePolicy",
+    "table_policy",
+]

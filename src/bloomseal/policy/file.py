@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from ..core.encryption import Algorithm
-from ..core.errors import BloomsealError, PolicyError
+from ..core.errors import BloomsealError, Hint, PolicyError, UsageError
 from ..core.limits import MAX_POLICY_BYTES
 from ..core.spelling import nearest
 from ..core.storage.local import read_small
+from ..core.storage.ref import FileRef
+from ..storage.places import is_object, resolve_path
 from .keys import KeyPolicy
 from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
     from ..sbbf import FilterSpec
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "PolicyChoice", "table_policy"]
 
 _VERSION: Final = 1
 _MAX_DAYS: Final = 36_500
@@ -61,7 +67,7 @@ class Policy:
         """Read a policy file.
 
         Args:
-            path: TOML.
+            path: TOML. A keyring and roots of tables that it names by relative paths are counted from its folder.
             kms: takes the place of the KMS that the file names.
 
         Raises:
@@ -80,9 +86,15 @@ class Policy:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
         origin = PolicyOrigin(os.fspath(path), hashlib.sha256(data).hexdigest())
+        folder = str(Path(path).absolute().parent)  # links stay as they are
         try:
-            policy = cls.from_dict(document, kms=kms)
-            return cls({name: replace(table, origin=origin) for name, table in policy.tables.items()}, origin)
+            if kms is None and isinstance(document.get("kms"), str):
+                document["kms"] = _keyring_beside(document["kms"], folder)
+            tables = cls.from_dict(document, kms=kms).tables
+            roots = {name: _root_beside(table.root, folder) for name, table in tables.items()}
+            return cls(
+                {name: replace(table, root=roots[name], origin=origin) for name, table in tables.items()}, origin
+            )
         except BloomsealError as error:
             raise error.at(file=os.fspath(path)) from error.__cause__
 
@@ -112,23 +124,100 @@ class Policy:
             )
         return cls(made)
 
-    def for_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> TablePolicy:
+    def for_table(
+        self,
+        name: str | None = None,
+        *,
+        root: str | os.PathLike[str] | None = None,
+        place: Any = (),
+        filesystem: FileSystem | None = None,
+    ) -> TablePolicy:
         """One table's policy.
 
         Args:
-            root: the table's folder, for AAD prefixes with ``{path}`` (`TablePolicy.at`).
+            name: the table's. None: the only table; or, of several, that in whose root all of `place` lies.
+            root: the table's folder, for AAD prefixes with ``{path}`` (`TablePolicy.at`); None: the policy's own word.
+            place: what is read or written: a path, or several.
+            filesystem: on which `place` lies.
 
         Raises:
             PolicyError: the policy says nothing of it.
+            UsageError: no name, and several tables.
         """
+        if name is None:
+            name = self._name_for(place, filesystem)
         if (table := self.tables.get(name)) is None:
             raise PolicyError(
                 f"the policy has no table {name!r}", hint=f"known: {', '.join(sorted(self.tables)) or 'none'}"
             )
-        return table if root is None else table.at(root)
+        return table if (root := root or table.root) is None else table.at(root)
+
+    def _name_for(self, place: Any, filesystem: FileSystem | None) -> str:
+        if len(self.tables) == 1:
+            return next(iter(self.tables))
+        alone = isinstance(place, str | os.PathLike | FileRef)
+        several: Iterable[Any] = (place,) if alone else () if is_object(place) else place
+        found = {self._name_at(resolve_path(one, filesystem)) for one in several}
+        if len(found) == 1 and (name := found.pop()) is not None:
+            return name
+        known = ", ".join(sorted(self.tables)) or "none"
+        raise UsageError(f"no table of the policy is named, and it has several: {known}", hint=Hint.TABLE)
+
+    def _name_at(self, ref: FileRef) -> str | None:
+        """The table in whose folder a place lies; of folders in one another the innermost counts."""
+        remote = ref.filesystem is not None
+        roots = {name: table.root for name, table in self.tables.items() if table.root is not None}
+        found = [name for name, root in roots.items() if ("://" in root) is remote and self.for_table(name).holds(ref)]
+        return max(found, key=lambda name: len(roots[name]), default=None)
 
     def __repr__(self) -> str:
         return f"<Policy: {', '.join(sorted(self.tables)) or 'no tables'}>"
+
+
+PolicyChoice = Policy | TablePolicy | str | os.PathLike[str]
+"""A table's policy, those of several tables, or the file that has them."""
+
+
+def table_policy(
+    policy: PolicyChoice, table: str | None = None, place: Any = (), filesystem: FileSystem | None = None
+) -> TablePolicy:
+    """The policy of one table, as `Policy.for_table` finds it.
+
+    Raises:
+        UsageError, PolicyError: as there; or another table than the one whose policy was given.
+    """
+    if not isinstance(policy, Policy | TablePolicy):
+        policy = Policy.load(policy)
+    if isinstance(policy, Policy):
+        return policy.for_table(table, place=place, filesystem=filesystem)
+    if table not in (None, policy.name):
+        raise UsageError(f"the policy is that of table {policy.name}, and not of {table!r}", hint=Hint.TABLE)
+    return policy
+
+
+def _keyring_beside(uri: str, folder: str) -> str:
+    """The URI of a KMS, a relative keyring counted from the policy's folder.
+
+    Raises:
+        PolicyError: another one lies where relative ones were counted from before: in the working folder.
+    """
+    from ..keytools.kms.registry import absolute
+
+    found, before = absolute(uri, folder), absolute(uri)
+    if found != before and (old := Path(unquote(before.partition("://")[2]))).exists():
+        new = Path(unquote(found.partition("://")[2]))
+        if not new.exists() or not new.samefile(old):
+            raise PolicyError(
+                f"kms: a relative keyring counts from the policy's folder, and another lies in the working folder: {old}",
+                hint=f'kms = "keyring://{new}", or that of the other one',
+            )
+    return found
+
+
+def _root_beside(root: str | None, folder: str) -> str | None:
+    if root is None or ("://" in root and not root.startswith("file:")):
+        return root
+    return os.path.normpath(os.path.join(folder, resolve_path(root).path))  # noqa: PTH118
 
 
 def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> TablePolicy:
@@ -137,6 +226,7 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
         "footer_key": entry.take("footer_key", str),
         "previous_footer_keys": entry.strings("previous_footer_keys"),
         "previous_aad_prefixes": entry.strings("previous_aad_prefixes"),
+        "root": entry.take("root", str, None),
         "partition_by": entry.strings("partition_by"),
         "columns": {column: _column(columns.inner(column)) for column in columns.names()},
         **defaults,

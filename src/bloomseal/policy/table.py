@@ -119,7 +119,8 @@ class TablePolicy:
             place does not open.
         previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
         origin: the file that the policy was read from.
-        root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
+        root: the table's folder or its URI, which ``{path}`` starts from; None: the folder that is read as a table, see
+            `at`.
         authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
@@ -232,14 +233,18 @@ class TablePolicy:
     def _entry(self, column: str) -> ColumnPolicy:
         return nearest_entry(self.columns, column) or ColumnPolicy()
 
-    def at(self, root: str | os.PathLike[str]) -> TablePolicy:
-        """The same policy, keys and their cache included, for a table whose folder is `root`."""
-        path = resolve_path(root).path
+    def at(self, root: str | os.PathLike[str] | None) -> TablePolicy:
+        """The same policy, keys and their cache included, for a table whose folder is `root`; None: is the one read."""
+        path = None if root is None else resolve_path(root).path
         if path == self.root:
             return self
         here = replace(self, root=path)
         object.__setattr__(here, "_elsewhere", self)
         return here
+
+    def holds(self, ref: FileRef) -> bool:
+        """Whether a file or folder is the table's root, which was said, or lies in it."""
+        return self.root is not None and _below(self.root, ref) is not None
 
     def prefix(self, file: FileRef | str | os.PathLike[str]) -> str | None:
         """The AAD prefix of one file, by its final place.
@@ -279,12 +284,12 @@ class TablePolicy:
                 file=ref.path,
                 hint=Hint.TABLE_ROOT,
             )
-        if ref.filesystem is None:
-            path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
-        else:
-            path = posixpath.relpath(ref.path, root)
-        if path.startswith(".."):
-            raise PolicyError(f"the file is not in the folder of table {self.name}", file=ref.path, hint=f"root {root}")
+        if (path := _below(root, ref)) is None:
+            raise PolicyError(
+                f"the file is not in the folder of table {self.name}, which is {root}",
+                file=ref.path,
+                hint=Hint.TABLE_ROOT,
+            )
         return path
 
     def encryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
@@ -368,6 +373,15 @@ class TablePolicy:
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "keys"}
+
+
+def _below(root: str, ref: FileRef) -> str | None:
+    """The path from a folder on the same file system to a file or folder in it; None: it lies elsewhere."""
+    if ref.filesystem is None:
+        path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
+    else:
+        path = posixpath.relpath(f"/{ref.path}", f"/{root}")
+    return None if path.split("/")[0] == ".." else path
 
 
 def _check_template(template: str, table: str) -> None:

@@ -19,7 +19,7 @@ class Policies:
 
     Args:
         policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the
-            table that the deepest part of its path is named after; or None.
+            table in whose root it lies, else to the one that the deepest part of its path is named after; or None.
         table: the table's name, where all files belong to one.
     """
 
@@ -29,24 +29,27 @@ class Policies:
         self._one = policy if isinstance(policy, TablePolicy) else None
         self._tables: dict[str, TablePolicy] = {}
         if isinstance(policy, Policy):
-            self._tables = dict(policy.tables)
+            self._tables = {name: policy.for_table(name) for name in policy.tables}
             if table is not None:
                 self._one = policy.for_table(table)
-        self._known: dict[str, TablePolicy | None] = {}
+        self._known: dict[tuple[str, str], TablePolicy | None] = {}
 
     def of(self, path: str) -> TablePolicy | None:
-        """The policy of a file; None where there is none."""
-        if self._one is not None:
-            return self._one
+        """The policy of a file; None where there is none. A copy outside of the table's root is a table of its own."""
         folder, _, name = path.replace(os.sep, "/").rpartition("/")
         stem = name.split(".")[0]
-        return self._tables.get(stem) or self._of_folder(folder)
+        at = folder, stem if stem in self._tables else ""
+        if at not in self._known:
+            found = self._one or self._meant(*at)
+            elsewhere = found is not None and found.root is not None and not found.holds(FileRef(folder or "."))
+            self._known[at] = found.at(None) if found is not None and elsewhere else found
+        return self._known[at]
 
-    def _of_folder(self, folder: str) -> TablePolicy | None:
-        if folder not in self._known:
-            parts = reversed(folder.split("/"))
-            self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
-        return self._known[folder]
+    def _meant(self, folder: str, stem: str) -> TablePolicy | None:
+        place, tables = FileRef(folder or "."), self._tables
+        if rooted := [table for table in tables.values() if table.holds(place)]:
+            return max(rooted, key=lambda table: len(table.root or ""))
+        return next((tables[part] for part in (stem, *reversed(folder.split("/"))) if part in tables), None)
 
     def strangers(self, files: Sequence[FileFacts]) -> list[str]:
         """The files that no table claims, though there is a policy: nobody holds them against anything."""

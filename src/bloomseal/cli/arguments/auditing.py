@@ -13,7 +13,7 @@ from ...policy import Policy
 from ..command import PATH, CommandState
 from ..render import facts, print_json, printable, progress
 from .keys import KeyOptions
-from .options import option
+from .options import option, policy_option
 
 if TYPE_CHECKING:
     from ...audit.destruction.answer import Destruction
@@ -29,7 +29,7 @@ class HeldAgainst:
     """The policy that files are held against."""
 
     SECTION: ClassVar = "Policy and depth"
-    policy: str | None = option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
+    policy: str | None = policy_option("Policy file to hold the files against")
     table: str | None = option("--table", metavar="NAME", help="The policy's table, where paths don't tell it.")
 
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import click
 
@@ -15,14 +14,16 @@ from ...core.decryption import DecryptionSpec
 from ...core.errors import UsageError
 from ..command import PATH, CommandState
 from .keys import KeyOptions
-from .options import option
+from .options import option, policy_option
 
 if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...table.sealed import SealedTable
 
-__all__ = ["OpeningOptions", "PolicyOptions", "TableOptions"]
+__all__ = ["WITHOUT_POLICY", "OpeningOptions", "PolicyOptions", "TableOptions"]
+
+WITHOUT_POLICY: Final = "without --policy, and without BLOOMSEAL_POLICY"
 
 
 @dataclass
@@ -30,15 +31,18 @@ class PolicyOptions:
     """A table's policy, as the command line names it."""
 
     SECTION: ClassVar = "Policy"
-    policy_file: str | None = option(
-        "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
+    policy_file: str | None = policy_option("Policy file that says which key protects what")
+    table: str | None = option(
+        "--table",
+        metavar="NAME",
+        envvar="BLOOMSEAL_TABLE",
+        help="The policy's table (default: $BLOOMSEAL_TABLE; else the only one, or the one whose root the files are in).",
     )
-    table: str | None = option("--table", metavar="NAME", help="The table's name in the policy.")
     table_root: str | None = option(
         "--table-root",
         type=PATH,
         metavar="FOLDER",
-        help="The table's folder, from which {path} in the policy's AAD prefix counts (default: the folder named).",
+        help="The table's folder, from which {path} in the policy's AAD prefix counts (default: the policy's root, else the folder named).",
     )
 
     def load(self, keys: KeyOptions, paths: Sequence[str] = ()) -> TablePolicy | None:
@@ -46,24 +50,22 @@ class PolicyOptions:
 
         Args:
             keys: a keyring or KMS named there takes the place of the policy's.
-            paths: of the command line. One folder alone is the table's, where no --table-root says otherwise.
+            paths: of the command line, by which the policy knows its table.
 
         Raises:
-            UsageError: --policy without --table, or the other way round, or beside explicit keys. PolicyError.
+            UsageError: a table without a policy, a policy beside explicit keys. PolicyError.
         """
-        if (self.policy_file is None) != (self.table is None):
-            raise UsageError("--policy and --table go together")
-        if self.policy_file is None or self.table is None:
-            if self.table_root is not None:
-                raise UsageError("--table-root is for AAD prefixes of a policy", hint="--policy FILE --table NAME")
+        if self.policy_file is None:
+            if self.table is not None or self.table_root is not None:
+                raise UsageError("--table and --table-root are for a policy", hint="--policy FILE, or BLOOMSEAL_POLICY")
             return None
         if keys.given is not None:
-            raise UsageError("the policy says which keys; --key-file and --key-env go without --policy")
+            raise UsageError("the policy says which keys; --key-file and --key-env go without", hint=WITHOUT_POLICY)
         tools = keys.tools() if keys.keyring or keys.kms else None
-        root = self.table_root or (paths[0] if len(paths) == 1 and Path(paths[0]).is_dir() else None)
         from ...policy import Policy
 
-        found = Policy.load(self.policy_file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
+        loaded = Policy.load(self.policy_file, kms=None if tools is None else tools.kms)
+        found = loaded.for_table(self.table, root=self.table_root, place=paths)
         CommandState.current().tools = found.keys
         return found
 

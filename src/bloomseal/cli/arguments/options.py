@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ..command import SectionOption
+from ..command import PATH, SectionOption
 
-__all__ = ["argument", "option", "options"]
+__all__ = ["argument", "option", "options", "policy_option"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,6 +33,12 @@ def option(*flags: str, **settings: Any) -> Any:
 def argument(**settings: Any) -> Any:
     """As `option`, an argument of the command line."""
     return field(default=None, metadata={"made": lambda name, _: click.argument(name, **settings)})
+
+
+def policy_option(text: str) -> Any:
+    """The option that names a policy file, in every command."""
+    variable = "BLOOMSEAL_POLICY"
+    return option("--policy", type=PATH, metavar="FILE", envvar=variable, help=f"{text} (default: ${variable}).")
 
 
 def options(kind: type[Any], name: str) -> Callable[[Function], Function]:

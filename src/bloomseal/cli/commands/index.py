@@ -13,7 +13,7 @@ from ...index.update import UpdateReport
 from ...policy import TablePolicy
 from ...specs import EncryptionSpec
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions
+from ..arguments.opening import WITHOUT_POLICY, OpeningOptions
 from ..arguments.options import argument, option, options
 from ..arguments.sealing import SealingOptions
 from ..command import PATH, CommandGroup
@@ -85,7 +85,8 @@ class _IndexToWrite:
         decryption = self.opening.decryption([folder])
         if isinstance(decryption, TablePolicy):
             if self.footer_key or self.column_key:
-                raise UsageError("the policy says which keys; --footer-key and --column-key go without --policy")
+                what = "the policy says which keys; --footer-key and --column-key go without"
+                raise UsageError(what, hint=WITHOUT_POLICY)
             return open_table(folder, decryption=decryption).index(column, encryption=decryption), decryption
         named = () if self.column_key is None else (f"{column}={self.column_key}",)
         encryption: EncryptionSpec = SealingOptions(self.footer_key, named).spec(self.opening.keys)

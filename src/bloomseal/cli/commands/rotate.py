@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from ...rotation.outcome import RotationReport, Status
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
 from ..arguments.keys import KeyOptions
-from ..arguments.opening import OpeningOptions, PolicyOptions
+from ..arguments.opening import WITHOUT_POLICY, OpeningOptions, PolicyOptions
 from ..arguments.options import argument, option, options
 from ..arguments.sealing import ResealingOptions, SealingOptions, filter_option
 from ..command import PATH, Command, CommandState
@@ -208,7 +208,7 @@ def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_
       bloomseal rewrap tables/customers --keyring keys.json --dry-run
       bloomseal rewrap tables/customers --keyring keys.json --from pii --to pii-2027
     """
-    return run.carry_out(Rewrap(_decryption(opening), leave.master_keys, check_keys))
+    return run.carry_out(Rewrap(_decryption(opening, run.paths), leave.master_keys, check_keys))
 
 
 @click.command(
@@ -248,20 +248,21 @@ def rekey(
       bloomseal rekey events.orc/ --keyring keys.json --allow-ctr
       bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
     """
-    decryption = _decryption(opening)
+    decryption = _decryption(opening, run.paths)
     changes = sealing.changes()
     rebuild = files.rebuild_filters
     if sealing.footer_key is None:
         if sealing.column_key or sealing.complete or new.new_keyring or new.new_kms:
             raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
-        policy = opening.policy.load(opening.keys)
+        policy = opening.policy.load(opening.keys, run.paths)
         built = _specs(policy, filters)
         if policy is not None and not (changes or leave.master_keys or files.material):
             return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild))
         external = None if files.material is None else files.material == "external"
         return run.carry_out(Rekey(decryption, None, leave.master_keys, changes, external, built, rebuild))
     if opening.policy.policy_file or leave.from_keys or leave.to_keys:
-        raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
+        what = "--footer-key says what to seal with; a policy, --from and --to go without it"
+        raise UsageError(what, hint=WITHOUT_POLICY)
     placed = files.placed(sealing.spec(new.keys(opening.keys)))
     return run.carry_out(Rekey(decryption, placed, bloom_filters=filters or None, rebuild_filters=rebuild))
 
@@ -284,7 +285,7 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
     Example:
       bloomseal repair events.orc/ --keyring keys.json --allow-ctr --dry-run
     """
-    return run.carry_out(Repair(_decryption(opening), drop_masked))
+    return run.carry_out(Repair(_decryption(opening, run.paths), drop_masked))
 
 
 @click.command(
@@ -316,9 +317,10 @@ def seal(
       bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --bloom-filter ssn
       bloomseal seal tables/customers --policy policy.toml --table customers
     """
-    if (table_policy := policy.load(keys)) is not None:
+    if (table_policy := policy.load(keys, run.paths)) is not None:
         if sealing.said or files.material:
-            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+            what = "the policy says how files are sealed; options that say it too go without"
+            raise UsageError(what, hint=WITHOUT_POLICY)
         return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, files.rebuild_filters))
     placed = files.placed(sealing.spec(keys))
     return run.carry_out(Seal(placed, filters or None, output, files.rebuild_filters))
@@ -338,15 +340,15 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
     Example:
       bloomseal unseal tables/customers --keyring keys.json --output plain/
     """
-    return run.carry_out(Unseal(_decryption(opening), output, in_place))
+    return run.carry_out(Unseal(_decryption(opening, run.paths), output, in_place))
 
 
-def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
+def _decryption(opening: OpeningOptions, paths: Sequence[str]) -> DecryptionSpec | TablePolicy:
     if opening.policy.policy_file is not None and opening.encrypted_column:
         raise UsageError(
             "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
         )
-    decryption = opening.decryption()
+    decryption = opening.decryption(paths)
     if decryption is None or decryption.keys is None:
         raise PolicyError(
             "no keys were named, so nothing could be opened", hint="--keyring PATH, --kms URI, --policy, or --key-file"

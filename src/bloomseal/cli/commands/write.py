@@ -31,7 +31,7 @@ from ...table.writing import SealedWriter
 from ...write.writer import resolve_filters
 from ..arguments.inputs import Input, InputOptions, open_inputs
 from ..arguments.keys import KeyOptions
-from ..arguments.opening import PolicyOptions
+from ..arguments.opening import WITHOUT_POLICY, PolicyOptions
 from ..arguments.options import option, options
 from ..arguments.sealing import SealingOptions, filter_option
 from ..arguments.text_input import kind_of
@@ -55,9 +55,10 @@ class _Encryption:
 
     def of(self, target: str, *, in_folder: bool) -> tuple[EncryptionSpec | None, TablePolicy | None]:
         """What one file is sealed by, and the policy that says so, if one does."""
-        if (policy := self.policy.load(self.keys)) is not None:
+        if (policy := self.policy.load(self.keys, [target])) is not None:
             if self.sealing.said or self.plaintext:
-                raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+                what = "the policy says how files are sealed; options that say it too go without"
+                raise UsageError(what, hint=WITHOUT_POLICY)
             return _by_policy(policy, target, in_folder), policy
         if not self.plaintext:
             return self.sealing.spec(self.keys, "; or --plaintext if that is meant"), None

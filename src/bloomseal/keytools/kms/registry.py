@@ -17,7 +17,7 @@ from ...core.keys.access import raised_by, shown
 from ...core.keys.protocols import KmsClient
 from ...core.text import articled
 
-__all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "register_kms", "schemes"]
+__all__ = ["ENTRY_POINTS", "ClientFactory", "absolute", "check_uri", "client_for", "register_kms", "schemes"]
 
 ClientFactory = Callable[[str], KmsClient]
 """A KMS URI → a client. Credentials come from the environment or the vendor's own chain, never from the URI."""
@@ -72,7 +72,7 @@ def client_for(uri: str) -> KmsClient:
         BloomsealError: whatever the client raises when it is made.
     """
     _refuse_secrets(uri)
-    uri = _absolute(uri)
+    uri = absolute(uri)
     with _lock:
         if (client := _clients.get(uri)) is None:
             client = _clients[uri] = _made(uri)
@@ -82,17 +82,23 @@ def client_for(uri: str) -> KmsClient:
         return client
 
 
-def _absolute(uri: str) -> str:
-    """The URI of a relative keyring from the root: another working folder, or another variable, is another keyring."""
+def absolute(uri: str, folder: str | None = None) -> str:
+    """The URI of a relative keyring from the root: another working folder, or another variable, is another keyring.
+
+    Args:
+        folder: from which it counts; None: the working folder. It says nothing of ``keyring:`` alone.
+    """
     scheme, _, rest = uri.partition(":")
     if scheme.lower() != "keyring" or "keyring" in _registered or rest.startswith("/") or any(c in rest for c in "?#"):
+        return uri
+    if not rest and folder is not None:
         return uri
     if not rest:
         rest = quote(os.environ.get("BLOOMSEAL_KEYRING", ""))
     if not rest or rest.startswith(("/", "~")):
         return f"keyring:{rest}"
     try:
-        return f"keyring://{quote(os.getcwd())}/{rest}"  # noqa: PTH109
+        return f"keyring://{quote(folder or os.getcwd())}/{rest}"  # noqa: PTH109
     except OSError:
         raise UsageError("a relative keyring, and the working folder is gone", hint="keyring:///path") from None
 
