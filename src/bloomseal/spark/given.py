@@ -24,7 +24,6 @@ __all__ = [
     "absolute_kms",
     "kms_of",
     "refuse_secrets",
-    "table_policy",
 ]
 
 MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
@@ -40,23 +39,6 @@ _RIGHT_WAY: Final = (
     "options and Spark configuration show in the UI, plans and event logs: put the secret into each machine's environment "
     "or into a file that is mounted there; see docs/spark.md"
 )
-
-
-def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
-    """One table's policy.
-
-    Raises:
-        UsageError: the policy has several tables, and none is named.
-        PolicyError: it has no such table.
-    """
-    if isinstance(policy, TablePolicy):
-        return policy
-    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
-    if table is None:
-        if len(loaded.tables) != 1:
-            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
-        table = next(iter(loaded.tables))
-    return loaded.for_table(table)
 
 
 def refuse_secrets(settings: Mapping[str, str]) -> None:

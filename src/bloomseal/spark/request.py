@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..core.errors import BloomsealWarning, UsageError
-from ..policy import Policy, TablePolicy
-from .given import MERGE_SCHEMA, PARTITION_INFERENCE, absolute_kms, kms_uri, refuse_secrets, table_policy
+from ..policy import Policy, TablePolicy, table_policy
+from .given import MERGE_SCHEMA, PARTITION_INFERENCE, absolute_kms, kms_uri, refuse_secrets
 from .listing import above_pattern, classic_jvm, in_folder, matching
 from .session import as_active, known_policy, register_source
 from .versions import pushes_filters

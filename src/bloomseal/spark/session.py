@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ..core.errors import BloomsealWarning, UsageError
 from ..core.forked import new_lock
-from ..policy import Policy, TablePolicy
-from .given import ACCESS, absolute_kms, kms_of, refuse_secrets, table_policy
+from ..policy import Policy, TablePolicy, table_policy
+from .given import ACCESS, absolute_kms, kms_of, refuse_secrets
 from .guarding import (
     LEFT_OUT,
     TIMESTAMPS,

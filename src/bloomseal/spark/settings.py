@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.columns import covers, in_tables, nearest_entry
 from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.expectation import Expectation
-from ..policy import ColumnPolicy, Policy, TablePolicy
+from ..policy import ColumnPolicy, Policy, TablePolicy, table_policy
 from ..table.hive import check_partitioning
-from .given import CRYPTO_FACTORY, refuse_secrets, table_policy
+from .given import CRYPTO_FACTORY, refuse_secrets
 from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ...core.decryption import DecryptionSpec
 from ...core.errors import PolicyError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.storage.ref import FileRef
-from ...policy import Policy, TablePolicy
-from ..given import kms_uri, refuse_secrets, table_policy
+from ...policy import Policy, TablePolicy, table_policy
+from ..given import kms_uri, refuse_secrets
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of
 
