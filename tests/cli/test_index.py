@@ -96,6 +96,6 @@ def test_advice_is_told_by_what_queries_ask(lake: Run, folder: Path) -> None:
     assert counted.pop("ssn") == 3
     assert not any(counted.values())
     shown = lake("advise", "lake", "--column", "ssn", "--queries", "queries.log", *NAMED)
-    assert "1 lines of the queries" in shown.err + shown.out
+    assert "1 line of the queries" in shown.err + shown.out
     assert lake("advise", "lake", "--column", "nope", *NAMED).code == 2
     assert not (folder / "lake" / "_bloomseal_index").exists()

@@ -233,7 +233,7 @@ def test_a_journal_of_some_files_says_nothing_of_the_others(shop: Shop) -> None:
     shop.write("lake/people/3.parquet")  # under the new key, and in no journal
     (rotation,) = shop.make()["rotations"]
     assert rotation["complete"]["standing"] == "not seen"
-    assert "1 files under footer, pii that the journal does not name" in rotation["complete"]["text"]
+    assert "1 file under footer, pii that the journal does not name" in rotation["complete"]["text"]
     for index in range(1, 4):
         (shop.table / f"{index}.parquet").unlink()
     (rotation,) = shop.make()["rotations"]
@@ -245,8 +245,8 @@ def test_a_file_that_cannot_be_read_may_be_the_one_that_was_missed(shop: Shop) -
     (shop.table / "late.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     told = shop.make()
     (rotation,) = told["rotations"]
-    assert rotation["complete"]["text"] == "not seen: 1 files that can't be read, or not as a whole"
-    assert "1 files that can't be read, or not as a whole" in told["looked_at"]["unseen"]
+    assert rotation["complete"]["text"] == "not seen: 1 file that can't be read, or not as a whole"
+    assert "1 file that can't be read, or not as a whole" in told["looked_at"]["unseen"]
 
 
 @pytest.mark.parametrize("spoil", [None, leftover, broken, gone, a_fifth_rotated])
@@ -358,7 +358,7 @@ def test_a_file_left_behind_is_counted(shop: Shop) -> None:
     shop.rotated()
     (shop.table / "late.parquet").write_bytes(left)
     (rotation,) = shop.make()["rotations"]
-    assert rotation["complete"]["findings"] == ["1 files under footer:1", "1 files under pii:1"]
+    assert rotation["complete"]["findings"] == ["1 file under footer:1", "1 file under pii:1"]
     assert rotation["remaining"] == {"footer:1": 1, "pii:1": 1}
 
 
@@ -644,7 +644,7 @@ def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["evidence", str(shop.table), "--output", str(shop.out), "--policy", str(policy), *ring]
     command += ["--journal", str(shop.journal), "--sign-key", str(shop.private), "--destroyed", "pii:1"]
     assert main(command) == 0
-    assert "1 more signatures are needed" in capsys.readouterr().out
+    assert "1 more signature needed" in capsys.readouterr().out
     assert main(command) == 2
     assert "--overwrite" in capsys.readouterr().err
     check = ["evidence", "verify", str(shop.out), "--public-key", str(shop.public)]

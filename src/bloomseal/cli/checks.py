@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import BloomsealError
+from ..core.text import counted
 from ..policy import Policy, TablePolicy
 from .command import CommandState
 from .hints import hint_for
@@ -120,7 +121,7 @@ def column_checks(auditor: Auditor, places: Places, files: Iterable[FileFacts]) 
 
     for policy, seen in columns_of_tables(auditor, places, files):
         if seen.unseen:
-            said = f"the columns of {seen.unseen} files could not be seen"
+            said = f"the columns of {counted(seen.unseen, 'file')} could not be seen"
             yield Check("policy", policy.name, CheckOutcome.UNKNOWN, said, "their keys, or bloomseal doctor")
         yield from _remarks(check_columns(policy, seen))
 

@@ -26,6 +26,7 @@ from ..audit.rendering.html import templates
 from ..audit.report import Report, judged
 from ..core.errors import BloomsealError, MissingFileError, PolicyError
 from ..core.storage.ref import FileRef
+from ..core.text import counted
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, TablePolicy
@@ -204,7 +205,7 @@ def _seen(report: Report, policies: Policies, kms: KmsCalls | None, now: datetim
     uses = uses_of(report.inventory)
     versions = key_versions(uses, *_key_policies(tables), lambda key, seen: at_kms(kms, key, seen), now)
     broken = unreadable(report.inventory)
-    unread = [f"{broken} files that can't be read, or not as a whole"] if broken else []
+    unread = [f"{counted(broken, 'file')} that can't be read, or not as a whole"] if broken else []
     return Look(report, policies, tables, uses, versions, [*report.unseen, *unread, *report.hidden])
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..core.errors import BloomsealError, UsageError
 from ..core.storage.source import refusal
+from ..core.text import counted
 from ..rotation.journal import Chain, default_journal
 from ..storage.folder import Folder
 from .bundle.archive import Spool
@@ -137,16 +138,18 @@ def judged(
     replaced -= {pair["after"] for pair in rotation.keys}
     rotation.remaining = {name: current[name].files for name in sorted(replaced) if name in current}
     # Files may number versions otherwise than the KMS does, whose names the journal has.
-    told = {name: f"{count} files under {name}" for name, count in rotation.remaining.items()}
+    told = {name: f"{counted(count, 'file')} under {name}" for name, count in rotation.remaining.items()}
     found = [text for name, text in told.items() if current[name].key.problem is None]
-    found += [f"{rotation.files[one]} files {one}" for one in ("unfinished", "failed") if one in rotation.files]
+    found += [
+        f"{counted(rotation.files[one], 'file')} {one}" for one in ("unfinished", "failed") if one in rotation.files
+    ]
     found += ["the journal has no end"] if rotation.ended is None else []
     # A run over a few files says nothing of the others, whatever key those are under.
     keys = {end.rpartition(":")[0] for pair in moved for end in (pair["before"], pair["after"])}
     mine = set[str]().union(*(under.get(key, ()) for key in keys))
     doubts = [f"the KMS's name for the version of {text}" for text in told.values() if text not in found]
     doubts += [
-        f"{len(files)} files {why}"
+        f"{counted(len(files), 'file')} {why}"
         for files, why in (
             (mine - named, f"under {', '.join(sorted(keys))} that the journal does not name"),
             (named - looked, "that the journal names, as they are now"),

@@ -19,6 +19,7 @@ from ..core.encryption import Algorithm
 from ..core.errors import Hint, PolicyError
 from ..core.limits import MAX_GCM_SEALS
 from ..core.storage.ref import FileRef
+from ..core.text import counted
 from ..storage.places import resolve_path
 from .keys import KeyPolicy
 
@@ -368,7 +369,7 @@ class TablePolicy:
         return tools.with_pins(Pins(footer, own, others=footer))
 
     def __repr__(self) -> str:
-        return f"<TablePolicy {self.name!r}: {len(self.columns)} columns>"
+        return f"<TablePolicy {self.name!r}: {counted(len(self.columns), 'column')}>"
 
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.

@@ -16,6 +16,7 @@ from ..core.keys.material import KeyMetadata
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
+from ..core.text import counted
 from ..format.opening import open_footer
 from ..keytools.material.store import MaterialStore
 from ..keytools.tools import KeyTools
@@ -105,7 +106,7 @@ class Rewrap(Job):
         return FileOutcome(
             file.name,
             Status.PARTLY if report.left else status,
-            why=f"{len(report.left)} keys were not wrapped anew" if report.left else None,
+            why=f"not wrapped anew: {counted(len(report.left), 'key')}" if report.left else None,
             old_size=file.size,
             # Nothing is copied where the material lies beside the file.
             new_size=_size(file.ref, file.size) if report.bytes_copied else file.size,

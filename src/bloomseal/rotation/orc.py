@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ..core.errors import PolicyError, UsageError
+from ..core.text import counted
 from ..orc.layout import OrcLayout
 from ..orc.rewrite.report import OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
@@ -98,7 +99,7 @@ class Repair(Job):
         report = self._repaired(file, dry_run=True)
         if not report.rekeyed:
             return FilePlan(file.name, "none", _NONE, file.size)
-        why = f"{report.clear_filters} filters in clear, on {', '.join(report.rekeyed)}{_left_out(report)}"
+        why = f"{counted(report.clear_filters, 'filter')} in clear, on {', '.join(report.rekeyed)}{_left_out(report)}"
         return FilePlan(file.name, self.operation, why, file.size, report.new_size)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:

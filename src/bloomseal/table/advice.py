@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ..core.errors import BloomsealError, UsageError
 from ..core.parquet.statistics import asked, bounds, outside
 from ..core.sbbf import PhysicalType
+from ..core.text import counted
 from ..format.decode import leaf_values, read_row_group
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..index.facts.hashed import stride_of
@@ -318,7 +319,7 @@ def _verdict(made: ColumnAdvice) -> tuple[str, str]:
     if without / by_filter >= _WORTH_FILTER:
         return "filter", f"{without / by_filter:.1f} times less work than without; an index saves little more"
     if made.holding >= made.row_groups / 2:
-        return "neither", f"a value is in {made.holding:.0f} of {made.row_groups} row groups"
+        return "neither", f"a value is in {made.holding:.0f} of {counted(made.row_groups, 'row group')}"
     if made.covering <= 2 * made.holding:
         return "neither", "statistics rule out as much: the values arrive in order"
     return "neither", "there is little to rule out"

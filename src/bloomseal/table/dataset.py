@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from ..core.errors import BloomsealError, BloomsealWarning, UsageError
+from ..core.text import counted
 from ..format.plain import plain_schema, plain_table
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
@@ -383,9 +384,7 @@ def _name_placed(error: BaseException, report: DatasetReport) -> None:
         return
     names = [one["path"] for one in report.files[:_NAMED]]
     more = len(report.files) - len(names)
-    said = (
-        f"{len(report.files)} new files had been placed, and stay: {', '.join(names)}{f' and {more} more' * (more > 0)}"
-    )
+    said = f"{counted(len(report.files), 'new file')} had been placed, and stay: {', '.join(names)}{f' and {more} more' * (more > 0)}"
     if isinstance(error, BloomsealError):
         error.what = f"{error.what}; {said}"
     else:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from ...core.errors import UsageError
+from ...core.text import counted
 from ..command import PATH, Command, CommandState
 from ..render import print_json, remark, size, table
 
@@ -151,7 +152,7 @@ def _show_index(told: list[dict[str, Any]]) -> None:
     table(
         ["one person looked up in", "", "milliseconds", ""],
         [
-            (f"{one['files']} files" if name == "with_index" else "", how, _ms(one[name]),
+            (f"{counted(one['files'], 'file')}" if name == "with_index" else "", how, _ms(one[name]),
              "█" * max(round(_BAR * one[name] / most), 1))
             for one in told for name, how in names
         ],

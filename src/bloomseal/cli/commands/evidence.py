@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...core.errors import UsageError
+from ...core.text import counted
 from ..arguments.auditing import LookOptions
 from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
@@ -154,7 +155,9 @@ def make_bundle(
     _tell(told, out)
     if len(signers) < found.signatures_required:
         lacking = found.signatures_required - len(signers)
-        click.echo(printable(f"  {lacking} more signatures are needed: bloomseal evidence sign {out} --sign-key PEM"))
+        click.echo(
+            printable(f"  {counted(lacking, 'more signature')} needed: bloomseal evidence sign {out} --sign-key PEM")
+        )
     return 0
 
 
@@ -293,7 +296,7 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
 
 def _tell_rotations(told: dict[str, Any]) -> None:
     for one in told["rotations"]:
-        moved = "; ".join(f"{p['before']} to {p['after']} in {p['files']} files" for p in one["keys"])
+        moved = "; ".join(f"{p['before']} to {p['after']} in {counted(p['files'], 'file')}" for p in one["keys"])
         click.echo(
             printable(
                 f"  {one['journal']} ({moved or 'no key changed'}): no file was missed: {one['complete']['text']}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from ...core.errors import BloomsealError, UsageError
+from ...core.text import counted
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Not
 from ...sbbf import FilterSpec
 from ...table.advice import ColumnAdvice
@@ -80,22 +81,22 @@ def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: 
         print_json([one.to_dict() for one in found])
         return
     if skipped:
-        remark(f"{skipped} lines of the queries are no condition on this table, and were left out")
+        remark(f"{counted(skipped, 'line')} of the queries that are no condition on this table were left out")
     table(
-        ["column", "worth it", "row groups read: now", "by filter", "by index", "ms: now", "by filter", "by index",
-         "filters", "index", "why"],
-        [_row(one) for one in found],
-        title=f"{folder}: {len(opened)} files, about {max((one.row_groups for one in found), default=0)} row groups",
-    )  # fmt: skip
+        ["column", "worth it", "row groups read", "ms", "bytes", "why"],
+        [_row(one) for one in sorted(found, key=lambda one: one.verdict == "neither")],
+        title=f"{folder}: {counted(len(opened), 'file')}, about "
+        f"{counted(max((one.row_groups for one in found), default=0), 'row group')}; now / by filter / by index",
+    )
 
 
 def _row(one: ColumnAdvice) -> tuple[Any, ...]:
     if not one.distinct:
-        return one.column, one.verdict, *([None] * 8), one.why
-    read = (f"{number:.1f}" for number in (one.read, one.read_by_filter, one.read_by_index))
+        return one.column, one.verdict, None, None, None, one.why
+    read = " / ".join(f"{number:.1f}" for number in (one.read, one.read_by_filter, one.read_by_index))
     spent = (one.milliseconds, one.milliseconds_by_filter, one.milliseconds_by_index)
-    times = (f"{number:.1f}" for number in spent)
-    return one.column, one.verdict, *read, *times, size(one.filter_bytes), size(one.index_bytes), one.why
+    times = " / ".join(f"{number:.1f}" for number in spent)
+    return one.column, one.verdict, read, times, f"0 / {size(one.filter_bytes)} / {size(one.index_bytes)}", one.why
 
 
 def _asked(path: str, schema: Any) -> tuple[dict[str, list[Any]], int]:

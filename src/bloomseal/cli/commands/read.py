@@ -261,8 +261,10 @@ def _by_index(done: ReadStats) -> str:
     """What indexes ruled out, and what they do not cover; nothing where none was asked."""
     if not done.pruned_by_index:
         return ""
-    uncovered = f", which does not cover {done.files_not_covered} files" if done.files_not_covered else ""
-    return f"{done.pruned_by_index} ruled out by an index{uncovered} ({done.files_unopened} files unopened), "
+    uncovered = f", which does not cover {counted(done.files_not_covered, 'file')}" if done.files_not_covered else ""
+    return (
+        f"{done.pruned_by_index} ruled out by an index{uncovered} ({counted(done.files_unopened, 'file')} unopened), "
+    )
 
 
 class _Limited:

@@ -11,6 +11,7 @@ import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import PolicyError, UsageError
+from ...core.text import counted
 from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
 from ...rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
@@ -77,7 +78,7 @@ class RunOptions:
         if CommandState.current().json:
             print_json(report.to_dict())
         else:
-            show(_for_people(report), title=f"{report.operation}: {len(report.files)} files")
+            show(_for_people(report), title=f"{report.operation}: {counted(len(report.files), 'file')}")
         if isinstance(job, Rewrap):
             _tell_of_none(job.master_keys, all(file.status is Status.NOTHING for file in report.files))
         elif isinstance(job, Rekey) and all(file.status is Status.ROTATED for file in report.files):

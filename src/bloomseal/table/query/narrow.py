@@ -15,6 +15,7 @@ import numpy as np
 from ...core.errors import UsageError
 from ...core.exclusion import Exclusion, of_unopened
 from ...core.sbbf import ProbeSet
+from ...core.text import counted
 from ...index.lookup import GROUP_BITS, ghost
 from ...read.plan import ReadStats
 from ...read.predicate.condition import columns_of
@@ -115,7 +116,9 @@ def known_values(indexes: Indexes, column: str, values: Any, paths: Sequence[str
     )
     if indexes.use is UseIndex.REQUIRE and len(found) < len(paths):
         raise UsageError(
-            f"an index is required, and covers {len(found)} files of {len(paths)}", column=column, hint="index update"
+            f"an index is required, and covers {len(found)} of {counted(len(paths), 'file')}",
+            column=column,
+            hint="index update",
         )
     return found
 

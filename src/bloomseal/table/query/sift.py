@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...core.errors import UsageError
 from ...core.exclusion import Exclusion, of_unopened
+from ...core.text import counted
 from ...index.facts.sameness import Kept, Sighting
 from ...index.lookup import GROUP_BITS, SLOT_BITS, ghost
 from ...index.numbers import distinct, within
@@ -110,7 +111,7 @@ def need_all(indexes: Indexes, uncovered: int) -> None:
     """
     if indexes.use is UseIndex.REQUIRE and uncovered:
         raise UsageError(
-            f"an index is required, and {uncovered} files are covered by none of the columns asked",
+            f"an index is required, and {counted(uncovered, 'file')} covered by none of the columns asked",
             hint="index build, or index update",
         )
 
