@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import orc as orc
     from . import rotation as rotation
     from .core.decryption import DecryptionSpec as DecryptionSpec
+    from .core.decryption import IcebergSpec as IcebergSpec
     from .core.errors import BloomsealError as BloomsealError
     from .core.errors import BloomsealWarning as BloomsealWarning
     from .core.errors import FormatError as FormatError

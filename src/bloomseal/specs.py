@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from .core.decryption import DecryptionSpec, as_prefix
 from .core.encryption import Algorithm, SecretKey
 from .core.errors import Hint, UsageError
+from .core.keys.explicit import ExplicitKeys
 from .core.spelling import named_options
 from .core.storage.ref import FileRef
 
 if TYPE_CHECKING:
     from .policy import TablePolicy
+    from .storage.logs.iceberg_keys import IcebergFileKey, UnwrapBytes
 
-__all__ = ["EncryptionSpec", "KeyChoice", "decryption_for", "encryption_for"]
+__all__ = [
+    "EncryptionSpec",
+    "KeyChoice",
+    "decryption_for",
+    "decryption_of_iceberg_file",
+    "encryption_for",
+    "iceberg_unwrap",
+]
 
 KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
@@ -116,6 +125,41 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
             hint="DecryptionSpec(keys=...)",
         )
     return DecryptionSpec(**decryption.decryption_arguments(file))
+
+
+def decryption_of_iceberg_file(
+    decryption: DecryptionSpec | TablePolicy, file: FileRef, key: IcebergFileKey
+) -> DecryptionSpec:
+    """How a data file of an encrypted Iceberg table is read: everything in it is under the one key that its manifest
+    names, and its AAD prefix is not stored.
+    """
+    given = decryption_for(decryption, file)
+    return replace(
+        given,
+        keys=ExplicitKeys(key.key),
+        aad_prefix=key.prefix,
+        previous_aad_prefixes=(),
+        complete=True,
+        allow_plaintext=False,
+    )
+
+
+def iceberg_unwrap(decryption: DecryptionSpec | TablePolicy) -> UnwrapBytes:
+    """The KMS that has the master key of an encrypted Iceberg table.
+
+    Raises:
+        UsageError: the keys that were given come from no KMS.
+    """
+    from .keytools.sources import as_key_source
+    from .keytools.tools import KeyTools
+
+    tools = as_key_source(decryption.keys)
+    if not isinstance(tools, KeyTools):
+        raise UsageError(
+            "the keys of an encrypted Iceberg table hang from a master key in a KMS",
+            hint="keys= a KMS client, a Keyring or a KMS URI",
+        )
+    return tools.unwrap_bytes
 
 
 def _kept(choice: Any) -> KeyChoice:

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import UsageError
+from .errors import PolicyError, UsageError
 from .spelling import named_options
 
-__all__ = ["DecryptionSpec", "as_prefix"]
+__all__ = ["DecryptionSpec", "IcebergSpec", "as_prefix"]
+
+
+@dataclass(frozen=True)
+class IcebergSpec:
+    """What the caller expects of an encrypted Iceberg table. The table's metadata are never encrypted, so that nothing
+    in them is taken on trust.
+
+    Args:
+        encryption_key: the master key that the table must hang from, as ``encryption.key-id`` names it. A table under
+            another one, and a plaintext file in the table, are refused.
+        min_sequence_number: the least sequence number of the newest manifest; an older state that was put back is
+            refused. None: any.
+        metadata_hash: SHA-256 of the metadata file in hexadecimal, as a catalog keeps it. None: any.
+        allow_unknown_length: accept manifests whose key metadata name no length, as some writers leave them: the
+            storage's own word counts then, and a cut behind a block of 1 MiB shows nowhere.
+    """
+
+    encryption_key: str
+    min_sequence_number: int | None = None
+    metadata_hash: str | None = None
+    allow_unknown_length: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.encryption_key, str) or not self.encryption_key:
+            raise UsageError("encryption_key= takes the name of a master key")
+
+    def check_metadata(self, data: bytes) -> None:
+        """Whether the metadata file is the one that was pinned.
+
+        Raises:
+            PolicyError: it is another one.
+        """
+        if self.metadata_hash is not None and hashlib.sha256(data).hexdigest() != self.metadata_hash.lower():
+            raise PolicyError("the metadata are not those that metadata_hash names")
 
 
 @named_options
@@ -36,6 +71,8 @@ class DecryptionSpec:
         partition_by: columns whose values stand in the names of folders, or in a table's log, where nothing seals them.
             Of other columns no values are taken from there: any of them could be sealed in the files. Not needed with
             `allow_plaintext`.
+        iceberg: what an encrypted Iceberg table must be; `keys` is then the KMS that has its master key. None: no such
+            table is opened.
     """
 
     keys: Any
@@ -49,6 +86,7 @@ class DecryptionSpec:
     allow_ctr: bool = False
     access_log: Any = None
     partition_by: Collection[str] = field(default=())
+    iceberg: IcebergSpec | None = None
 
     def __post_init__(self) -> None:
         for name in ("encrypted_columns", "partition_by"):

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
+    "BytesKms",
     "DescribingKms",
     "KeyState",
     "LocalKeyKms",
@@ -159,6 +160,21 @@ class RewrappingKms(Protocol):
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
     ) -> str:
         """The same key under the current version of `new_master_key_identifier` (default: the same master key)."""
+        ...
+
+
+@runtime_checkable
+class BytesKms(Protocol):
+    """A KMS client that opens the service's own ciphertext, as the encryption of Iceberg tables stores it: without the
+    text around it, and the context, that `KmsClient.wrap_key` binds a key of a Parquet file with.
+    """
+
+    def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """The key that `wrapped_key` holds.
+
+        Raises:
+            KmsAccessError: refused, or nothing that the master key has wrapped.
+        """
         ...
 
 

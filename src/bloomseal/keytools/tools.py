@@ -191,6 +191,16 @@ class KeyTools:
 
         return self._unwrapped.get(calls.place(master_key, wrapped), load)
 
+    def unwrap_bytes(self, wrapped: bytes, master_key: str) -> SecretKey:
+        """What the KMS's own ciphertext holds (`BytesKms`), from the cache where it is there.
+
+        Raises:
+            KeyAccessError: see `Problem`.
+            UnsupportedError: the KMS client opens no such ciphertext.
+        """
+        place = "bytes", self._kms.place(master_key, wrapped.hex())
+        return self._unwrapped.get(place, lambda: self._kms.unwrap_bytes(wrapped, master_key))
+
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS that wraps new keys.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from ..core.decryption import IcebergSpec
 from ..core.encryption import Algorithm
 from ..core.errors import BloomsealError, Hint, PolicyError, UsageError
 from ..core.limits import MAX_POLICY_BYTES
@@ -228,6 +229,7 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
         "previous_aad_prefixes": entry.strings("previous_aad_prefixes"),
         "root": entry.take("root", str, None),
         "partition_by": entry.strings("partition_by"),
+        "iceberg": _iceberg(entry),
         "columns": {column: _column(columns.inner(column)) for column in columns.names()},
         **defaults,
         **entry.settings(),
@@ -235,6 +237,19 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
     }
     entry.done()
     return TablePolicy(name=name, **arguments)
+
+
+def _iceberg(entry: _Reader) -> IcebergSpec | None:
+    if not isinstance(given := entry.take("iceberg", dict, None), dict):
+        return None
+    inner = _Reader(given, f"{entry.where}.iceberg")
+    spec = IcebergSpec(
+        inner.take("encryption_key", str),
+        inner.take("min_sequence_number", int, None),
+        allow_unknown_length=inner.take("allow_unknown_length", bool, False),
+    )
+    inner.done()
+    return spec
 
 
 def _column(entry: _Reader) -> ColumnPolicy:

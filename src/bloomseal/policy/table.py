@@ -24,6 +24,7 @@ from ..storage.places import resolve_path
 from .keys import KeyPolicy
 
 if TYPE_CHECKING:
+    from ..core.decryption import IcebergSpec
     from ..keytools.tools import KeyTools
     from ..sbbf import FilterSpec
 
@@ -128,6 +129,7 @@ class TablePolicy:
         allowed_kms_urls: addresses that files may name as their KMS.
         access_log: who is told which keys are opened and made (`bloomseal.keytools.access_log`); None: nobody.
         key_policies: master key → who answers for it and how long it is to be used.
+        iceberg: what the table must be, if it is an encrypted Iceberg table; None: it is none.
         reading: arguments of `bloomseal.DecryptionSpec` that no policy file has, from whoever reads; of
             `encrypted_columns`, more of them.
 
@@ -160,6 +162,7 @@ class TablePolicy:
     origin: PolicyOrigin | None = field(default=None, repr=False, compare=False)
     access_log: Any = field(default=None, repr=False)
     key_policies: Mapping[str, KeyPolicy] = field(default_factory=dict, repr=False)
+    iceberg: IcebergSpec | None = None
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -324,6 +327,7 @@ class TablePolicy:
             "partition_by": self.partition_by,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
             "access_log": self.access_log,
+            "iceberg": self.iceberg,
         }
 
     def bloom_filters(self) -> dict[str, FilterSpec]:

@@ -12,6 +12,7 @@ from ..core.errors import BloomsealWarning, UsageError
 from ..core.parquet.expectation import Expectation
 from ..core.spelling import nearest
 from ..read.open import open_file
+from ..specs import iceberg_unwrap
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
 from .query.partitions import Partitions
@@ -69,7 +70,12 @@ def open_table(
     if partition_types is not None and not isinstance(partition_types, pa.Schema):
         what = f"partition_types= takes a pyarrow schema, not {type(partition_types).__name__}"
         raise UsageError(what, hint='pyarrow.schema({"zip": pyarrow.string()})')
-    found = find_files(path, filesystem, version=version, follow_links=follow_links)
+    opening = None
+    if decryption is not None and decryption.iceberg is not None:
+        from ..storage.logs.iceberg_encrypted import IcebergOpening  # few tables need it
+
+        opening = IcebergOpening(decryption.iceberg, iceberg_unwrap(decryption))
+    found = find_files(path, filesystem, version=version, follow_links=follow_links, iceberg=opening)
     if found.snapshot is not None:
         known = Partitions.of_log(found.files, found.live, found.snapshot)
     elif partitions:

@@ -31,7 +31,7 @@ from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
-from .wrapped import KMS, binding, facts, find, parse, usable, witness
+from .wrapped import KMS, binding, facts, find, open_unbound, parse, usable, witness
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring", "from_uri"]
 
@@ -227,6 +227,12 @@ class Keyring:
         raise KmsAccessError.because(
             Problem.INVALID, master_key_identifier, KMS, detail="the wrapped key does not open"
         )
+
+    def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """As `BytesKms`: ``nonce(12) ‖ ciphertext ‖ tag(16)`` under any enabled version, bound to nothing, as Iceberg's
+        clients for key stores in memory and in files write it.
+        """
+        return open_unbound(self._key(master_key_identifier, self._load()), wrapped_key)
 
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None

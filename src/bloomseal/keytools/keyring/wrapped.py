@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 from datetime import datetime
 from typing import Final
@@ -14,7 +16,7 @@ from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from .keyfile import KeyVersion, MasterKey
 
-__all__ = ["KMS", "binding", "facts", "find", "parse", "usable", "witness"]
+__all__ = ["KMS", "binding", "facts", "find", "open_unbound", "parse", "usable", "witness"]
 
 KMS: Final = "the keyring"
 
@@ -66,6 +68,16 @@ def witness(key: MasterKey, wrapped_key: str) -> int:
             except KeyAccessError:
                 continue
             return version.version
+    raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
+
+
+def open_unbound(key: MasterKey, wrapped_key: bytes) -> bytes:
+    """What is wrapped under a version of `key` without a word on which. Raises KmsAccessError: none opens it."""
+    wrapped = base64.b64encode(wrapped_key).decode()
+    for version in reversed(key.versions):
+        if version.key is not None and version.state is KeyState.ENABLED:
+            with contextlib.suppress(KeyAccessError):
+                return unwrap_locally(wrapped, version.key, b"").reveal()
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
 
 

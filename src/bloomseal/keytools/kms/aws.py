@@ -142,6 +142,11 @@ class AwsKms(VendorKms):
         )
         return bytes(answer["Plaintext"])
 
+    def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """As `BytesKms`: a ``CiphertextBlob`` without an encryption context."""
+        answer = self._call("decrypt", master_key_identifier, "Plaintext", CiphertextBlob=wrapped_key)
+        return bytes(answer["Plaintext"])
+
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
     ) -> str:

@@ -15,13 +15,13 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from ...core.encryption import SecretKey
-from ...core.errors import BloomsealError, KeyAccessError, UsageError
+from ...core.errors import BloomsealError, KeyAccessError, UnsupportedError, UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, raised_by
 from ...core.keys.protocols import KmsClient
 from ...core.limits import MAX_KEY_METADATA_BYTES
 from ...core.text import articled
-from ..kms_protocols import DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
+from ..kms_protocols import BytesKms, DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
 __all__ = ["KmsCalls", "client_of", "patient", "started"]
@@ -140,7 +140,20 @@ class KmsCalls:
         Raises:
             KeyAccessError: refused, unreachable, or an answer that is no AES key.
         """
-        key = self.ask("unwraps", master_key, self.client.unwrap_key, wrapped, master_key)
+        return self._key(self.ask("unwraps", master_key, self.client.unwrap_key, wrapped, master_key), master_key)
+
+    def unwrap_bytes(self, wrapped: bytes, master_key: str) -> SecretKey:
+        """The key that the service's own ciphertext holds, see `BytesKms`.
+
+        Raises:
+            KeyAccessError: as `unwrap`.
+            UnsupportedError: the client opens none.
+        """
+        if not isinstance(self.client, BytesKms):
+            raise UnsupportedError(f"{self.name} opens no keys of Iceberg tables")
+        return self._key(self.ask("unwraps", master_key, self.client.unwrap_bytes, wrapped, master_key), master_key)
+
+    def _key(self, key: object, master_key: str) -> SecretKey:
         if isinstance(key, str):
             key = key.encode()  # as pyarrow does
         if not isinstance(key, bytes | bytearray):

@@ -95,6 +95,10 @@ class GcpKms(VendorKms):
             failure = self._problem(Problem.DESTROYED, master_key_identifier, f"version {version}")
         raise failure
 
+    def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """As `BytesKms`: a ciphertext without additional authenticated data."""
+        return bytes(self._call("decrypt", master_key_identifier, ciphertext=wrapped_key).plaintext)
+
     def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
         """By the key and its primary version. What a key of the purpose ASYMMETRIC_DECRYPT unwraps anybody may have
         wrapped.

@@ -6,13 +6,16 @@ import posixpath
 import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...core.errors import MissingFileError, UsageError
 from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
 from ..folder import TEMPORARY_ENDING
 from ..formats import named_format, says_data
+
+if TYPE_CHECKING:
+    from ..logs.iceberg_keys import IcebergFileKey
 
 __all__ = [
     "INDEX_FOLDER",
@@ -93,6 +96,7 @@ class FoundFile:
         kind: as its name has it.
         size: bytes, where the listing told it: other file systems do.
         told: by a table's log, see `bloomseal.storage.logs.snapshot.LiveFile`.
+        key: of the file, where an encrypted table's manifest has it.
     """
 
     ref: FileRef
@@ -100,6 +104,7 @@ class FoundFile:
     kind: FileKind
     size: int | None = field(default=None, compare=False)
     told: str = field(default="", compare=False)
+    key: IcebergFileKey | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, PolicyError, UnsupportedError, UsageError
 from ...core.storage.local import NO_NAME, can_name
 from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..logs.delta import DeltaLog
     from ..logs.iceberg import IcebergLog
+    from ..logs.iceberg_encrypted import IcebergOpening
     from ..logs.snapshot import LiveFile, Snapshot
 
 __all__ = [
@@ -89,6 +90,7 @@ def find_files(
     version: int | None = None,
     everything: bool = False,
     follow_links: bool = False,
+    iceberg: IcebergOpening | None = None,
 ) -> TableFiles:
     """The files at these places: files, folders, patterns, Delta tables, Iceberg tables (the folder, or a
     ``….metadata.json``).
@@ -99,6 +101,7 @@ def find_files(
         everything: for rotation and audit: all Parquet files, whatever they are called, and problems told instead of
             raised.
         follow_links: files outside a folder that was named, which a link inside it or the table's log leads to.
+        iceberg: the place is an encrypted Iceberg table.
 
     Raises:
         UsageError: nothing there. Without `everything` also: a place that can't be listed, a link out of the table, a
@@ -113,10 +116,12 @@ def find_files(
         raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")
     if not listed:
         raise UsageError("no path is given", hint="a file, a folder or a table")
-    search = _Search(filesystem, version, everything, follow_links, alone=len(listed) == 1)
+    search = _Search(filesystem, version, everything, follow_links, iceberg, alone=len(listed) == 1)
     for path in listed:
         search.add(path)
     result = search.result
+    if iceberg is not None and not result.logs:
+        raise PolicyError("no Iceberg table, and an encrypted one is expected", file=os.fspath(listed[0]))
     if version is not None and not result.logs:
         raise UsageError("versions are for Delta and Iceberg tables", file=os.fspath(listed[0]))
     if any(problem.leads_out for problem in result.problems):
@@ -172,14 +177,25 @@ def files_at(path: str) -> list[FileRef | str]:
     return [found.ref for found in find_files(path).files]
 
 
-def open_log(ref: FileRef, layout: TableLayout, version: int | None = None) -> DeltaLog | IcebergLog:
+def open_log(
+    ref: FileRef, layout: TableLayout, version: int | None = None, iceberg: IcebergOpening | None = None
+) -> DeltaLog | IcebergLog:
     """The log of a table.
+
+    Args:
+        iceberg: the table is an encrypted Iceberg table.
 
     Raises:
         MissingDependencyError, UsageError.
         UnsupportedError: a log that no library here reads.
     """
     # Folders without a log need not load these.
+    if iceberg is not None:
+        if layout is not TableLayout.ICEBERG:
+            raise PolicyError(f"{articled(layout)} table where an encrypted Iceberg table is expected", file=ref.path)
+        from ..logs.iceberg_encrypted import EncryptedIcebergLog
+
+        return EncryptedIcebergLog(ref, iceberg, version)
     if layout is TableLayout.DELTA:
         from ..logs.delta import DeltaLog
 
@@ -205,6 +221,7 @@ class _Search:
     version: int | None
     everything: bool
     follow_links: bool
+    iceberg: IcebergOpening | None
     alone: bool
     result: TableFiles = field(default_factory=TableFiles)
 
@@ -244,7 +261,7 @@ class _Search:
             raise UsageError(
                 f"{articled(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
             )
-        log = open_log(named, layout, self.version)
+        log = open_log(named, layout, self.version, self.iceberg)
         if self.everything:
             from ..logs.snapshot import LiveFile
 
@@ -289,7 +306,7 @@ class _Search:
                 why = "the table's log names it twice, so that its rows count twice"
                 listing.problems.append(PlaceProblem(one.path, why))
                 continue
-            files[name] = replace(held, kind=FileKind.DATA, told=one.told)
+            files[name] = replace(held, kind=FileKind.DATA, told=one.told, key=one.key)
             self.result.live[held.ref.path] = one
 
     def _problem(self, one: LiveFile, folder: FileRef, inside: str | None) -> PlaceProblem | None:

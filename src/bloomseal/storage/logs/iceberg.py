@@ -8,7 +8,9 @@ one that was named is refused: it would bring back rows that were deleted.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
+import json
 import os
 import posixpath
 import re
@@ -27,7 +29,7 @@ from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
 
-__all__ = ["IcebergLog"]
+__all__ = ["IcebergLog", "load", "newest_metadata", "read_metadata"]
 
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
@@ -55,12 +57,21 @@ class IcebergLog:
     """
 
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
-        self.folder, self._metadata, self._newest = _newest(ref)
+        self.folder, self._metadata, self._newest = newest_metadata(ref)
         self._ref = self.folder
-        self._table: Any = _load(self._metadata)
+        data = read_metadata(self._metadata)
+        self._table: Any = load(self._metadata, data)
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:
             raise UsageError(f"the table has no snapshot {version}", file=ref.path)
+        wanted = version if version is not None else self._table.metadata.current_snapshot_id
+        if wanted in _sealed(data):
+            raise UsageError(
+                "an encrypted Iceberg table: the list of its files is sealed",
+                file=self._metadata.path,
+                hint="to read it: DecryptionSpec(kms, iceberg=IcebergSpec(master key)), or iceberg in the policy; to "
+                "change it: its catalog's engine",
+            )
 
     def snapshot(self) -> Snapshot:
         """The snapshot that was asked for, its rows readable file by file.
@@ -132,7 +143,7 @@ class IcebergLog:
             if _NUMBER.fullmatch(name) is None:
                 found.problems.append(f"{ref.path}: its name has no number, so that it may be the table's latest")
             try:
-                yield ref.path, _load(ref)
+                yield ref.path, load(ref, read_metadata(ref))
             except BloomsealError as error:
                 found.problems.append(f"{ref.path}: {error.what}")
 
@@ -153,8 +164,7 @@ class IcebergLog:
         scan = self._table.scan(snapshot_id=self._version)
         _manifests(scan.snapshot(), self._table)
         schema = scan.projection()
-        ids = {schema.find_column_name(number): number for number in schema.field_ids}
-        if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in ids.values()):
+        if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in schema.field_ids):
             raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
         files, deletes = [], set()
         for task in scan.plan_files():
@@ -167,9 +177,13 @@ class IcebergLog:
             schema.as_arrow(),
             tuple(sorted(files, key=lambda one: one.path)),
             tuple(sorted(deletes)),
-            Naming(tuple(ids), ids, self._mapped()),
+            self._naming(schema),
             stored=True,
         )
+
+    def _naming(self, schema: Any) -> Naming:
+        ids = {schema.find_column_name(number): number for number in schema.field_ids}
+        return Naming(tuple(ids), ids, self._mapped())
 
     def _told(self, file: Any) -> str:
         sizes, *bounds = (
@@ -237,15 +251,31 @@ def _same_file(place: str, io: Any) -> Hashable:
     return scheme, host, posixpath.normpath(path)
 
 
-def _load(ref: FileRef) -> Any:
-    """One metadata file, as the library has it."""
-    table = library("pyiceberg", "iceberg", _pyiceberg)
+def read_metadata(ref: FileRef) -> bytes:
+    """The JSON of one metadata file.
+
+    Raises:
+        FormatError: it is too long.
+        UsageError: it can't be read.
+    """
     with open_source(ref) as source:
         need_readable(source.size, ref.path)
-        if source.name.endswith(_PACKED):
-            packed = bytes(source.read(0, source.size))
-            need_readable(inflated("gzip", packed, MAX_LOG_BYTES), ref.path, len(packed))
-    return opened(ref, lambda: table(location(ref)))
+        data = bytes(source.read(0, source.size))
+    if not ref.path.endswith(_PACKED):
+        return data
+    need_readable(inflated("gzip", data, MAX_LOG_BYTES), ref.path, len(data))
+    return opened(ref, lambda: gzip.decompress(data))
+
+
+def _sealed(data: bytes) -> set[int]:
+    """The snapshots whose manifest lists are encrypted."""
+    return {one["snapshot-id"] for one in json.loads(data).get("snapshots") or () if one.get("key-id") is not None}
+
+
+def load(ref: FileRef, data: bytes) -> Any:
+    """The table that one metadata file describes, as the library has it."""
+    table = library("pyiceberg", "iceberg", _pyiceberg)
+    return opened(ref, lambda: table(location(ref), data))
 
 
 def _format_of(file: Any) -> str:
@@ -260,7 +290,7 @@ def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
             yield from _mapped_names(field.fields, f"{above}{name}.")
 
 
-def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
+def newest_metadata(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
     """The table's folder, its newest metadata file, and whether that is sure."""
     named = posixpath.basename(ref.path) if ref.path.endswith(METADATA_ENDINGS) else None
     inside = posixpath.dirname(ref.path) if named else posixpath.join(ref.path, "metadata")
@@ -311,11 +341,11 @@ def _hint(ref: FileRef) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _pyiceberg() -> Callable[[str], Any]:
+def _pyiceberg() -> Callable[[str, bytes], Any]:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-    from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
+    from pyiceberg.table.metadata import TableMetadataUtil
 
     class _Counted(PyArrowFile):
         """A manifest, or a list of them: given to the decoder with what was counted of it."""
@@ -333,7 +363,7 @@ def _pyiceberg() -> Callable[[str], Any]:
         def __init__(self, metadata: str) -> None:
             super().__init__({})
             scheme = self.parse_location(metadata)[0]
-            self.metadata, self._scheme = metadata, _SAME.get(scheme, scheme)
+            self._scheme = _SAME.get(scheme, scheme)
 
         def new_input(self, location: str) -> PyArrowFile:
             scheme, _, path = self.parse_location(location)
@@ -342,15 +372,13 @@ def _pyiceberg() -> Callable[[str], Any]:
             if scheme == "file":
                 os.close(open_regular(path))
             file = super().new_input(location)
-            if location == self.metadata:
-                return file
             return _Counted(location, file._path, file._filesystem)
 
-    def table(location: str) -> StaticTable:
+    def table(location: str, data: bytes) -> StaticTable:
         # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
         # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
         files = _Near(location)
-        metadata = FromInputFile.table_metadata(files.new_input(location))
+        metadata = TableMetadataUtil.parse_raw(data.decode())
         return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
 
     return table

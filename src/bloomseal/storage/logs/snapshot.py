@@ -16,6 +16,8 @@ from ...core.text import articled
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .iceberg_keys import IcebergFileKey
+
 __all__ = [
     "BOUNDS",
     "PARTITIONS",
@@ -48,12 +50,14 @@ class LiveFile:
         path: on the table's file system; the URI as it stands where it leads to another one.
         partition: the values of partition columns, by name, as the log has them.
         told: what tells the file from another one that the log, or another table's, names likewise; empty: nothing.
+        key: of the file, in an encrypted table.
         elsewhere: the path leads to another file system than the table's.
     """
 
     path: str
     partition: Mapping[str, Any] = field(default_factory=dict)
     told: str = ""
+    key: IcebergFileKey | None = field(default=None, repr=False)
 
     @property
     def elsewhere(self) -> bool:

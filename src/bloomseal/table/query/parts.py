@@ -10,6 +10,7 @@ from ...core.cached import cached_property
 from ...core.errors import UsageError
 from ...read.file import SealedFile
 from ...read.open import open_file
+from ...specs import decryption_of_iceberg_file
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import FoundFile
 from .naming import need_names
@@ -74,7 +75,10 @@ class TableParts:
             UsageError: as `refuse_outside`.
             FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
-        file = open_file(self.files[number].ref, decryption=self.decryption)
+        found, decryption = self.files[number], self.decryption
+        if found.key is not None and decryption is not None:
+            decryption = decryption_of_iceberg_file(decryption, found.ref, found.key)
+        file = open_file(found.ref, decryption=decryption)
         self.refuse_outside(number, file)
         return file
 

@@ -1,0 +1,245 @@
+"""Encrypted Iceberg tables: the live files of a snapshot and the key of each, from what a key holder has sealed.
+
+The metadata file is never encrypted. What it says of keys, places, columns and partitions is compared with the manifest
+list and the manifests, which authenticate; docs/iceberg.md lists what is left.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...core.decryption import IcebergSpec
+from ...core.errors import BloomsealError, FormatError, IntegrityError, PolicyError, UnsupportedError
+from ...core.storage.ref import FileRef
+from ..places import open_source
+from .ags1 import Ags1Stream
+from .decoded import need_avro, need_readable
+from .iceberg import IcebergLog, load, newest_metadata, read_metadata
+from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
+from .snapshot import LiveFile, Snapshot
+
+__all__ = ["EncryptedIcebergLog", "IcebergOpening"]
+
+_LIVE: Final = (0, 1)
+"""Status of an entry of a manifest: existing, added; 2: deleted."""
+_ROWS: Final = 0
+
+
+@dataclass(frozen=True)
+class IcebergOpening:
+    """The caller's word about an encrypted table, and the KMS that has its master key."""
+
+    spec: IcebergSpec
+    unwrap: UnwrapBytes
+
+
+class EncryptedIcebergLog(IcebergLog):
+    """The metadata of an encrypted table, opened.
+
+    Args:
+        ref: the table's folder, or one of its metadata files.
+        opening: what is expected.
+        version: the id of a snapshot; None: the current one.
+
+    Raises:
+        PolicyError: not what is expected.
+        FormatError, IntegrityError, KeyAccessError, UsageError.
+    """
+
+    def __init__(self, ref: FileRef, opening: IcebergOpening, version: int | None = None) -> None:
+        self._newest: bool
+        self.folder, self._metadata, self._newest = newest_metadata(ref)
+        self._ref, self._version, self._opening = self.folder, version, opening
+        try:
+            self._open(read_metadata(self._metadata))
+        except BloomsealError as error:
+            raise error.at(file=self._metadata.path) from error.__cause__
+
+    def _open(self, data: bytes) -> None:
+        spec = self._opening.spec
+        spec.check_metadata(data)
+        self._table = load(self._metadata, data)
+        try:
+            document = json.loads(data)
+            self._location = str(document["location"]).rstrip("/")
+            wanted = self._version if self._version is not None else document.get("current-snapshot-id")
+            snapshots = {one["snapshot-id"]: one for one in document.get("snapshots") or ()}
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise FormatError("table metadata that can't be understood") from None
+        keys = IcebergTableKeys(document, spec, self._opening.unwrap)
+        self._id = None if wanted in (None, -1) else wanted
+        if self._id is None:  # a table without rows; whoever pins a state has one
+            if spec.min_sequence_number:
+                raise PolicyError("the table has no snapshot, and min_sequence_number is given")
+            self._manifests: list[Any] = []
+            return
+        if not isinstance(snapshot := snapshots.get(self._id), Mapping):
+            raise FormatError(f"the table has no snapshot {self._id}")
+        self._manifests = self._list(snapshot, keys.manifest_list(snapshot))
+
+    def _list(self, snapshot: Mapping[str, Any], key: IcebergFileKey) -> list[Any]:
+        """The manifests that the snapshot's list names."""
+        from pyiceberg.manifest import read_manifest_list
+
+        place = str(snapshot.get("manifest-list"))
+        file = _in_memory(place, self._opened(place, key, None))
+        if _header(file).get("snapshot-id") != str(snapshot["snapshot-id"]):
+            raise IntegrityError("the manifest list is of another snapshot than the metadata say", file=place)
+        # Not by `Snapshot.manifests`: that takes manifests from a cache by their paths, which any other table may name.
+        found = list(read_manifest_list(file))
+        if len({one.manifest_path for one in found}) < len(found):
+            raise FormatError("a list that names a manifest twice", file=place)
+        newest = max((one.sequence_number for one in found), default=0)
+        least = self._opening.spec.min_sequence_number
+        if least is not None and newest < least:
+            raise PolicyError(
+                f"the newest manifest has the sequence number {newest}, and min_sequence_number is {least}: an older "
+                "state of the table was put back"
+            )
+        return found
+
+    def paths(self) -> set[str]:
+        """The files of the snapshot, with those that tell which rows were deleted."""
+        return {self._path(entry.data_file) for _, entries in self._entries() for entry in entries}
+
+    def _read(self) -> Snapshot:
+        table = self._table
+        schema = table.schema() if self._id is None else table.scan(snapshot_id=self._id).projection()
+        if any(
+            getattr(field, "initial_default", None) is not None for field in map(schema.find_field, schema.field_ids)
+        ):
+            raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
+        files: list[LiveFile] = []
+        for header, entries in self._entries():
+            partitioned = self._partitioned_by(header, schema)
+            files.extend(self._live(entry.data_file, partitioned) for entry in entries)
+        return Snapshot(
+            self._id,
+            schema.as_arrow(),
+            tuple(sorted(files, key=lambda one: one.path)),
+            (),
+            self._naming(schema),
+            stored=True,
+        )
+
+    def _mapped(self) -> None:
+        """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
+
+    def _live(self, file: Any, partitioned: Mapping[int, str]) -> LiveFile:
+        path = self._path(file)
+        if file.content != _ROWS:
+            raise UnsupportedError(
+                "an Iceberg table with delete files", file=path, hint="rewrite_data_files in the engine that wrote it"
+            )
+        if str(getattr(file.file_format, "value", file.file_format)).upper() != "PARQUET":
+            raise UnsupportedError("an Iceberg table with data that are not Parquet", file=path)
+        if file.key_metadata is None:
+            raise PolicyError("a data file in clear in an encrypted table", file=path)
+        partition = {name: file.partition[place] for place, name in partitioned.items()}
+        return LiveFile(path, partition, self._told(file), _key(file.key_metadata, path))
+
+    def _entries(self) -> Iterator[tuple[dict[str, str], list[Any]]]:
+        """Header and live entries of each manifest."""
+        with ThreadPoolExecutor() as pool:
+            yield from pool.map(self._manifest, self._manifests)
+
+    def _manifest(self, manifest: Any) -> tuple[dict[str, str], list[Any]]:
+        from pyiceberg.avro.file import AvroFile
+        from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFile, ManifestEntry
+
+        place = manifest.manifest_path
+        if manifest.key_metadata is None:
+            raise PolicyError("a manifest in clear in an encrypted table", file=self._mapped_place(place).path)
+        # The list authenticates, and so does the length that it names.
+        file = _in_memory(place, self._opened(place, _key(manifest.key_metadata, place), manifest.manifest_length))
+        with AvroFile[Any](file, MANIFEST_ENTRY_SCHEMAS[2], {-1: ManifestEntry, 2: DataFile}) as entries:
+            return _header(file), [one for one in entries if one.status in _LIVE]
+
+    def _opened(self, place: str, key: IcebergFileKey, length: int | None) -> bytes:
+        """A sealed file of the metadata as a whole."""
+        ref = self._mapped_place(place)
+        with open_source(ref) as source:
+            if (told := key.length if key.length is not None else length) is None:
+                if not self._opening.spec.allow_unknown_length:
+                    raise PolicyError(
+                        "its key metadata name no length, so that a cut would go unseen",
+                        file=ref.path,
+                        hint="allow_unknown_length, where the storage is trusted not to cut files",
+                    )
+                told = source.size
+            need_readable(told, ref.path)
+            stream = Ags1Stream(source, key.key, key.prefix, told)
+            data = stream.read(0, stream.size)
+        need_avro(data, ref.path)
+        return data
+
+    def _mapped_place(self, place: str) -> FileRef:
+        """Where a file lies that the metadata name: below the table's folder, wherever that is by now.
+
+        Raises:
+            PolicyError: it is not below the location that the metadata say.
+        """
+        inside = place.removeprefix(f"{self._location}/")
+        if inside == place or posixpath.normpath(inside) != inside or inside.startswith(("/", "../")):
+            raise PolicyError("the metadata name a file outside of the table's location", file=place)
+        return FileRef(f"{self._ref.path.rstrip('/')}/{inside}", self._ref.filesystem)
+
+    def _path(self, file: Any) -> str:
+        return self._mapped_place(file.file_path).path
+
+    def _partitioned_by(self, header: Mapping[str, str], schema: Any) -> dict[int, str]:
+        """Place in a partition → column, for columns that stand there as they are.
+
+        Attack: whoever writes the metadata gives a column the name of another, or a partition another column's number,
+        and files are ruled out by values that are not the column's. So what the manifest's own header says counts, and
+        has to agree.
+        """
+        try:
+            fields = json.loads(header["partition-spec"])
+            names = {one["id"]: one["name"] for one in json.loads(header["schema"])["fields"]}
+            return {
+                place: name
+                for place, one in enumerate(fields)
+                if one["transform"] == "identity"
+                and (name := names.get(one["source-id"])) is not None
+                and schema.find_column_name(one["source-id"]) == name
+            }
+        except (ValueError, KeyError, TypeError):
+            raise FormatError("a manifest whose header can't be understood", file=self._ref.path) from None
+
+
+def _key(metadata: bytes, place: str) -> IcebergFileKey:
+    try:
+        return IcebergFileKey.parse(metadata)
+    except BloomsealError as error:
+        raise error.at(file=place) from None
+
+
+def _header(file: Any) -> dict[str, str]:
+    from pyiceberg.avro.file import AvroFile
+
+    with AvroFile[Any](file) as reader:
+        return dict(reader.header.meta)
+
+
+def _in_memory(location: str, data: bytes) -> Any:
+    """Opened bytes as a file of the library."""
+    from pyiceberg.io import InputFile
+
+    class _Opened(InputFile):
+        def __len__(self) -> int:
+            return len(data)
+
+        def exists(self) -> bool:
+            return True
+
+        def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
+            return io.BytesIO(data)
+
+    return _Opened(location)
