@@ -48,6 +48,8 @@ ALL = [
     "docs/errors.md",
     "docs/policy-keys.md",
     "docs/schedulers.md",
+    "docs/ci.md",
+    "docs/docker.md",
     *(f"docs/adr/{path.name}" for path in sorted((ROOT / "docs/adr").glob("*.md"))),
 ]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
