@@ -392,6 +392,21 @@ def test_a_passphrase_from_file_or_environment(run: Run, folder: Path, monkeypat
     assert "horse" not in wrong.err
 
 
+def test_one_key_is_exported(sealed: Run, folder: Path) -> None:
+    (folder / "theirs").write_text("theirs")
+    export = ("keyring", "export", "--only", "pii", "--output", "partner.json")
+    refused = sealed(*export)
+    assert refused.code == 2
+    assert "--new-passphrase-file PATH, or --no-passphrase" in refused.err
+    done = sealed(*export, "--new-passphrase-file", "theirs", "--format", "json")
+    assert (done.code, [key["key"] for key in done.json]) == (0, ["pii"])
+    assert done.err == "pii: version 1 copied to partner.json\n"
+    assert sealed(*export, "--new-passphrase-file", "theirs").code == 2
+    partner = ("--keyring", "partner.json", "--passphrase-file", "theirs")
+    assert sealed("read", "people.parquet", *partner).code == 2  # the footer's key is not theirs
+    assert [key["key"] for key in sealed("keyring", "list", *partner, "--format", "json").json] == ["pii"]
+
+
 def test_a_passphrase_is_changed_and_removed_by_its_own_command_only(run: Run, folder: Path) -> None:
     for name in ("first", "second"):
         (folder / name).write_text(name)

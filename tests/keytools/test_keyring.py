@@ -138,14 +138,52 @@ def test_garbage_is_refused(tmp_path: Path, wrapped: str) -> None:
         ring.unwrap_key(wrapped, "pii")
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+@pytest.mark.parametrize("mode", [0o604, 0o660, 0o444, 0o622])
 def test_a_looser_mode_is_refused(keyring: Keyring, passphrase: str | None, mode: int) -> None:
+    """Where a passphrase seals the keys, others may read the file, as on a read-only mount."""
     assert keyring.path.stat().st_mode & 0o777 == 0o600
     keyring.path.chmod(mode)
+    if passphrase is not None and not mode & 0o022:
+        assert Keyring(keyring.path, passphrase=passphrase).list() == keyring.list()
+        return
     with pytest.raises(PolicyError, match="chmod 600"):
         Keyring(keyring.path, passphrase=passphrase)
     with pytest.raises(PolicyError, match="chmod 600"):
         keyring.list()
+
+
+def test_one_key_is_handed_over_under_a_passphrase_of_its_own(keyring: Keyring, tmp_path: Path) -> None:
+    first = keyring.wrap_key(bytes(16), "pii")
+    keyring.rotate("pii")
+    disabled = keyring.wrap_key(bytes(16), "pii")
+    keyring.disable("pii", 2)
+    keyring.rotate("pii")
+    keyring.create("footer")
+    copy = tmp_path / "partner.json"
+    told = keyring.export(["pii"], copy, passphrase="theirs")
+    assert [(one.version, one.key is not None) for one in told[0].versions] == [(1, True), (2, False), (3, True)]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(KeyAccessError, match="passphrase"):
+        Keyring(copy, passphrase="ours")
+    partner = Keyring(copy, passphrase="theirs")
+    assert [key.name for key in partner.list()] == ["pii"]
+    assert partner.unwrap_key(first, "pii") == bytes(16)
+    assert partner.unwrap_key(keyring.wrap_key(bytes(range(16)), "pii"), "pii") == bytes(range(16))
+    with pytest.raises(KmsAccessError):
+        partner.enable("pii", 2)  # its bytes have stayed behind
+    with pytest.raises(KmsAccessError):
+        partner.unwrap_key(disabled, "pii")
+    before = copy.read_bytes()
+    with pytest.raises(UsageError, match="something is there"):
+        keyring.export(["footer"], copy, passphrase="theirs")
+    assert copy.read_bytes() == before
+    for names, secret, error in (([], "x", UsageError), (["pii"], "", UsageError), (["no"], "x", KmsAccessError)):
+        with pytest.raises(error):
+            keyring.export(names, tmp_path / "other.json", passphrase=secret)
+    keyring.disable("pii")
+    with pytest.raises(KmsAccessError):
+        keyring.export(["pii"], tmp_path / "other.json", passphrase="x")
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_a_passphrase_from_a_file_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

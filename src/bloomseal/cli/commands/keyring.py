@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -189,6 +190,43 @@ def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: K
     after = ring.destroy(name, number)
     remark(f"bloomseal: {name}, {which}: erased from {ring.path}")
     _show([after])
+
+
+@keyring.command(short_help="Copy master keys into a keyring of their own, to hand over.")
+@click.option("--only", "names", multiple=True, required=True, metavar="NAME", help="Master key to copy. Repeatable.")
+@click.option("--output", type=PATH, required=True, metavar="PATH", help="The new keyring; nothing may be there yet.")
+@click.option("--new-passphrase-file", metavar="PATH", help="File with the copy's passphrase (default: a prompt).")
+@click.option("--no-passphrase", is_flag=True, help="Leave the copy's keys in clear: only its mode guards them then.")
+@_keyring_options
+def export(
+    names: tuple[str, ...], output: str, new_passphrase_file: str | None, no_passphrase: bool, file: KeyringOptions
+) -> None:
+    """Copy master keys, and no others, into a new keyring under a passphrase of its own: for somebody who may open, and
+    write, whatever comes under these keys.
+
+    Enabled versions go along; disabled and destroyed ones stay behind. What is added later is not in the copy.
+
+    \b
+    Example:
+      bloomseal keyring export --only pii --output partner.json --keyring keys.json
+    """
+    if no_passphrase and new_passphrase_file:
+        raise UsageError("--no-passphrase and --new-passphrase-file exclude one another")
+    ring = file.open()
+    secret = read_passphrase(new_passphrase_file)
+    if secret is None and not no_passphrase:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                "the copy needs a passphrase of its own", hint="--new-passphrase-file PATH, or --no-passphrase"
+            )
+        secret = click.prompt("Passphrase for the copy", hide_input=True, confirmation_prompt=True, err=True)
+    copies = ring.export(names, output, passphrase=secret)
+    for key in copies:
+        alive = [str(one.version) for one in key.versions if one.key is not None]
+        remark(f"{key.name}: version{'' if len(alive) == 1 else 's'} {', '.join(alive)} copied to {output}")
+    if secret is None:
+        remark(f"{output} has no passphrase: only its mode (0600) keeps its keys from others")
+    _show(copies)
 
 
 @keyring.command("list", short_help="List master keys and their versions.")

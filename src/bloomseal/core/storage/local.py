@@ -98,13 +98,16 @@ def read_small(
         os.close(fd)
 
 
-def need_own(status: os.stat_result, what: str, path: str | os.PathLike[str]) -> None:
+def need_own(status: os.stat_result, what: str, path: str | os.PathLike[str], *, sealed: bool = False) -> None:
     """Whoever can read a file of secrets has them; whoever can write it chooses them.
+
+    Args:
+        sealed: a passphrase protects the secrets: others may read the file.
 
     Raises:
         PolicyError: others than its owner can use the file.
     """
-    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+    if (mode := stat.S_IMODE(status.st_mode)) & (0o022 if sealed else 0o077):
         place = os.fspath(path)
         told = f"{what} {place} can be used by others than its owner (mode {mode:04o})"
         raise PolicyError(told, hint=f"chmod 600 {place}")

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -50,6 +50,13 @@ class KeyVersion:
     created: datetime
     state: KeyState
     key: SecretKey | None = field(compare=False)
+
+    @classmethod
+    def fresh(cls, number: int, bits: int) -> Self:
+        """A new one."""
+        # Not marked as generated: it will come again from the file, and its seals must be counted across both objects.
+        key = SecretKey(SecretKey.generate(bits).reveal())
+        return cls(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from ...storage.folder import Folder
 from ...storage.replacement import Replacement
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
+from .copies import write_copy
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
 from .wrapped import KMS, binding, facts, find, open_unbound, parse, usable, witness
@@ -42,14 +43,16 @@ class Keyring:
     """Master keys in a local file; a KMS client with every optional capability.
 
     Args:
-        path: the file, of mode 0600. It is read again whenever it has changed.
+        path: the file, of mode 0600, or with a passphrase readable for others too. It is read again whenever it has
+            changed.
         passphrase: seals the keys in the file (scrypt and AES-GCM). Default: the environment's
             ``BLOOMSEAL_KEYRING_PASSPHRASE``, or the file that ``BLOOMSEAL_KEYRING_PASSPHRASE_FILE`` names, so that it
             need not stand in code.
         create: make an empty keyring where there is none, protected by the passphrase if there is one.
 
     Raises:
-        PolicyError: the file, or the passphrase's, can be read or written by others than its owner.
+        PolicyError: the file, or the passphrase's, can be written by others than its owner; or read, and no passphrase
+            seals its keys.
         KeyAccessError: no such file, a wrong or missing passphrase, altered contents; a file without protection where a
             passphrase was given, or where this object has seen protection; an older file put back while it is in use.
 
@@ -153,7 +156,7 @@ class Keyring:
             raise UsageError("create is asked of a keyring", hint='Keyring("keys.json", create=True).create("footer")')
         if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise UsageError("a master key's name has 1 to 200 printable characters")
-        fresh = _version(1, bits)
+        fresh = KeyVersion.fresh(1, bits)
         if exist_ok and (there := self._load().get(name)) is not None:
             return there
         with self._changing() as keys:
@@ -170,7 +173,7 @@ class Keyring:
             key = self._key(name, keys)
             if all(version.state is KeyState.DESTROYED for version in key.versions):
                 raise KmsAccessError.because(Problem.DESTROYED, name, KMS)
-            fresh = _version(key.current.version + 1, bits or key.current.bits)
+            fresh = KeyVersion.fresh(key.current.version + 1, bits or key.current.bits)
             keys[name] = replace(key, versions=(*key.versions, fresh))
         return keys[name]
 
@@ -189,6 +192,12 @@ class Keyring:
         journals of the file system are outside this program's reach.
         """
         return self._set_state(name, version, KeyState.DESTROYED)
+
+    def export(
+        self, names: Sequence[str], path: str | os.PathLike[str], *, passphrase: str | None
+    ) -> tuple[MasterKey, ...]:
+        """Copy master keys into a new keyring file, under a passphrase of its own: see `write_copy`."""
+        return write_copy([self._key(name, self._load()) for name in names], path, passphrase, own=self._secret())
 
     # KMS client
 
@@ -297,14 +306,13 @@ class Keyring:
 
     def _load(self) -> dict[str, MasterKey]:
         with self._lock:
-            marks: list[tuple[int, ...]] = []
+            marks: list[os.stat_result] = []
             try:
                 # Asked for with every key: as long as nothing has changed, it is not opened.
-                if self._mark(os.stat(self._path)) == self._seen:  # noqa: PTH116
+                known = self._seen is not None
+                if known and self._mark(os.stat(self._path), sealed=self._protection is not None) == self._seen:  # noqa: PTH116
                     return self._keys
-                text = read_small(
-                    self._path, keyfile.MAX_KEYRING_BYTES, lambda status: marks.append(self._mark(status))
-                )
+                text = read_small(self._path, keyfile.MAX_KEYRING_BYTES, marks.append)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 missing = isinstance(error, FileNotFoundError)
@@ -314,17 +322,18 @@ class Keyring:
                 ) from None
             try:
                 keys, protection = keyfile.load(text, self._secret(), self._protection, must_protect=self._must_protect)
+                seen = self._mark(marks[0], sealed=protection is not None)
                 keyfile.check_succession(self._keys, keys)
             except BloomsealError as error:
                 error.at(file=str(self._path))
                 raise
-            self._keys, self._protection, self._seen = keys, protection, marks[0]
+            self._keys, self._protection, self._seen = keys, protection, seen
             self._must_protect = protection is not None
             return self._keys
 
-    def _mark(self, status: os.stat_result) -> tuple[int, ...]:
+    def _mark(self, status: os.stat_result, *, sealed: bool) -> tuple[int, ...]:
         """What differs once the file has changed. Raises PolicyError: others than its owner can use it."""
-        need_own(status, "the keyring", self._path)
+        need_own(status, "the keyring", self._path, sealed=sealed)
         return identity(status)
 
     @contextlib.contextmanager
@@ -389,9 +398,3 @@ def _unpickled(path: str, must_protect: bool) -> Keyring:
     ring._prepare(path, None, must_protect=must_protect)
     ring._load()
     return ring
-
-
-def _version(number: int, bits: int) -> KeyVersion:
-    # Not marked as generated: it will come again from the file, and its seals must be counted across both objects.
-    key = SecretKey(SecretKey.generate(bits).reveal())
-    return KeyVersion(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key)
