@@ -45,7 +45,7 @@ def register(
 
     Raises:
         UsageError: options for a table that is open already.
-        As `SealedTable.scan`. What goes wrong while a query reads rows reaches the caller as an error of DuckDB.
+        BloomsealError: as `SealedTable.scan`. While a query reads rows, it reaches the caller as an error of DuckDB.
     """
     _need_connection(connection)
     found = as_table(table, options)
@@ -71,7 +71,7 @@ def lookup(
 
     Raises:
         UsageError: a relation of several columns, and as `register`.
-        As `SealedTable.read`.
+        BloomsealError: as `SealedTable.read`.
     """
     _need_connection(connection)
     found = as_table(table, options)

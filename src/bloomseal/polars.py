@@ -73,7 +73,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     Raises:
         UsageError: options for a table that is open already.
         UnsupportedError: a column of decimals of more than 38 digits, which Polars has not.
-        As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
+        BloomsealError: as `SealedTable.schema`. While rows are read, it reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
     taken = pa.schema([field.with_type(_taken(field.type, field.name)) for field in opened.schema])

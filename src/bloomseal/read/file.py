@@ -196,7 +196,7 @@ class SealedFile(ABC, ShownInNotebooks):
         """Whether a part has filters of the column that may rule it out: of an encrypted column sealed ones.
 
         Raises:
-            As `need_key`.
+            BloomsealError: as `need_key`.
         """
 
     @abstractmethod
@@ -206,7 +206,8 @@ class SealedFile(ABC, ShownInNotebooks):
 
         Raises:
             UsageError: no such column.
-            FormatError, IntegrityError, KeyAccessError, PolicyError.
+            FormatError, IntegrityError: the filter, or the way to it, is broken or altered.
+            KeyAccessError, PolicyError: its key is not at hand, or not the expected one.
         """
 
     @property
@@ -239,7 +240,7 @@ class SealedFile(ABC, ShownInNotebooks):
         group without a filter is True throughout: it proves nothing.
 
         Raises:
-            As `probe`.
+            BloomsealError: as `probe`.
         """
         values = several(values)
         answers = [hits.maybe for hits in self.hits(column, values)]
@@ -303,7 +304,7 @@ class SealedFile(ABC, ShownInNotebooks):
             UsageError: no such column, or a value of the wrong kind.
             KeyAccessError: a column is asked for (also by ``columns=None``) whose key is not at hand.
             UnsupportedError: INT96 moments that `int96_unit` can't hold.
-            FormatError, IntegrityError, PolicyError.
+            FormatError, IntegrityError, PolicyError: the file is broken, altered, or not as expected.
         """
         plan = self.plan(columns, filters, int96_unit=int96_unit)
         result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])

@@ -41,7 +41,10 @@ def open_file(
         A `bloomseal.read.parquet.ParquetFile` or a `bloomseal.read.orc.file.OrcFile`.
 
     Raises:
-        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+        FormatError, UnsupportedError: the file is broken, or of a kind that is not known.
+        IntegrityError, KeyAccessError, PolicyError: its footer does not authenticate, has no key at hand, or is not as
+            expected.
+        UsageError: no such file, or arguments that contradict one another.
     """
 
     def of_its_format(source: Source) -> SealedFile:

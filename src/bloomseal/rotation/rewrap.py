@@ -116,9 +116,8 @@ def rewrap(
     Raises:
         KeyAccessError: no footer key, or a KMS that can't be reached. A column that is refused is listed under `left`.
         UsageError: ``keys`` without master keys; a plaintext file.
-        FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the
-        file.
-            In every case the file opens as before.
+        FormatError, IntegrityError, PolicyError: the file is broken, altered, or not as expected.
+        BloomsealError: the storage failed, or somebody else changed the file. In every case the file opens as before.
     """
     ref = resolve_path(path, filesystem)
     rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)

@@ -79,7 +79,7 @@ class SealedTable(ShownInNotebooks):
         """The leaves of `schema`: what a value means in each of them.
 
         Raises:
-            As `schema`.
+            BloomsealError: as `schema`.
         """
         return self._settled[1]
 
@@ -168,7 +168,7 @@ class SealedTable(ShownInNotebooks):
                 `stats` is complete when the last row was given out.
 
         Raises:
-            As `read`; what is found in single row groups, by the reader.
+            BloomsealError: as `read`; what is found in single row groups, by the reader.
         """
         return pa.RecordBatchReader.from_batches(*self._scan(columns, filters, int96_unit, threads, STREAMED, progress))
 
@@ -178,7 +178,7 @@ class SealedTable(ShownInNotebooks):
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
 
         Raises:
-            As `scan`; all but a wrong predicate when a batch is asked for.
+            BloomsealError: as `scan`; all but a wrong predicate when a batch is asked for.
         """
         query = self._query(schema.names, filters, "ns")
         if filters is not None and not query.condition.bound:
@@ -233,7 +233,7 @@ class SealedTable(ShownInNotebooks):
         """As `probe`, an array of shape (files, values): False where no row group of the file holds the value.
 
         Raises:
-            As `probe`.
+            BloomsealError: as `probe`.
         """
         values = several(values)
         found = self._ask(column, values)
@@ -245,7 +245,7 @@ class SealedTable(ShownInNotebooks):
         """The file of this number in `files`; the caller closes it.
 
         Raises:
-            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+            BloomsealError: as `bloomseal.open_file`.
         """
         return self._parts.open(number)
 
@@ -253,7 +253,7 @@ class SealedTable(ShownInNotebooks):
         """For each column: is a filter, an index or neither worth it? See `bloomseal.table.advice.advise`.
 
         Raises:
-            As there.
+            BloomsealError: as there.
         """
         from .advice import advise
 
@@ -284,7 +284,7 @@ class SealedTable(ShownInNotebooks):
 
         Raises:
             UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
-            As `attach_filters`.
+            BloomsealError: as `bloomseal.attach_filters`.
         """
         from ..write.attach import attach_filters
 

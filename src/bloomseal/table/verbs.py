@@ -112,8 +112,7 @@ def attach_filters(
         Of a file: its report. Of a table: file → report.
 
     Raises:
-        UsageError, UnsupportedError, FormatError, IntegrityError, KeyAccessError, PolicyError. In a table the first
-        file that can't be done ends it; those before it are done.
+        BloomsealError: a file can't be done. In a table the first such file ends it; those before it are done.
     """
     if is_one_file(path, filesystem):
         from ..write import attach

@@ -101,7 +101,8 @@ def seal_file(
     Raises:
         UsageError: the file is encrypted already (`rekey` changes its keys).
         FormatError: broken; or a filter denies values of its own column chunk, without `rebuild_filters`.
-        KeyAccessError, UnsupportedError; in every case the file is as it was.
+        KeyAccessError, UnsupportedError: no key to write with, or a file that can't be sealed. In every case it is as
+            it was.
     """
     ref, target = _places(path, output, filesystem)
     return convert(ref, target, None, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)
@@ -121,7 +122,7 @@ def unseal_file(
     Raises:
         KeyAccessError: the key of any column is not at hand.
         PolicyError: the file is not as expected; or a signed footer that can't be verified without its key.
-        FormatError, IntegrityError.
+        FormatError, IntegrityError: the file is broken or altered.
     """
     ref, target = _places(path, output, filesystem)
     return convert(ref, target, decryption, None, progress=progress)
@@ -150,7 +151,7 @@ def rekey(
         KeyAccessError: a key is not at hand.
         PolicyError: as `unseal_file`.
         FormatError: as `seal_file`.
-        IntegrityError; in every case the file is as it was.
+        IntegrityError: the file is altered. In every case it is as it was.
     """
     ref, target = _places(path, output, filesystem)
     return convert(ref, target, decryption, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)

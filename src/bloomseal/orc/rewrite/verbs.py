@@ -112,7 +112,8 @@ def rekey(
         decryption: must open all encrypted columns and the new master keys, and say ``allow_ctr``.
 
     Raises:
-        As `attach_filters`; UsageError where the file names no such master key.
+        BloomsealError: as `attach_filters`.
+        UsageError: the file names no such master key.
     """
 
     def wishes(file: OrcLayout) -> list[Wish]:  # noqa: ARG001
