@@ -25,6 +25,7 @@ from bloomseal.cli.main import cli
 ROOT = Path(__file__).parents[2]
 RUNNING = [
     "README.md",
+    "docs/start.md",
     "docs/cli.md",
     "docs/format-walkthrough.md",
     "docs/sealed-index.md",
@@ -43,6 +44,9 @@ ALL = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/core.md",
+    "docs/faq.md",
+    "docs/glossary.md",
+    "docs/upgrades.md",
     "docs/benchmarks.md",
     "docs/index.md",
     "docs/errors.md",

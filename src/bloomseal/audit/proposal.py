@@ -174,9 +174,7 @@ def _proposed(column: str, values: Sequence[str]) -> ColumnProposal | None:
     many = f"{different:,} different values in {len(values):,}" if different > _DISTINCT * len(values) else None
     if named is None and seen is None:
         return (
-            ColumnProposal(column, "a number of rows, by its name", filter=many)
-            if many and _ID.search(column)
-            else None
+            ColumnProposal(column, "an identifier, by its name", filter=many) if many and _ID.search(column) else None
         )
     # Of what the values show more is known than of a name.
     kind = seen[0] if seen is not None else named
