@@ -332,25 +332,35 @@ def test_the_policys_settings_and_name_are_in_it(lab: Lab) -> None:
     assert "--bloom-filter ssn:fpp=0.002" in missing.fix
 
 
-def test_what_differs_from_file_to_file_is_said_for_each(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("a", "b"):
-        lab.signed(f"people/{name}.parquet")
-    policy = lab.policy(aad_prefix="{table}/{file}", plaintext_footer=True)
-    made = _asked(lab, lab.case(lab.folder / "people", policy=policy))
-    (command,) = {one.fix for one in _of(made, "BS308")}
-    assert command.count(" && ") == 1
-    assert "people/a.parquet" in shlex.split(command)
+@pytest.mark.parametrize("count", [2, 21])
+def test_one_command_mends_what_differs_from_file_to_file(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Plaintext and sealed, under other keys and without a prefix: the policy says what each becomes."""
+    small = people(2)
+    for number in range(count):
+        lab.signed(f"people/{number}.parquet", table=small, encryption={"column_keys": {"ssn": "other"}})
+    lab.plain("people/x=1/plain.parquet", small)
+    columns = {"ssn": ColumnPolicy("pii", filter=FilterSpec())}
+    made = _asked(lab, lab.case(lab.folder / "people", policy=lab.policy(columns, aad_prefix="{table}/{path}/")))
+    found = [one for one in made.report().findings if one.fix]
+    assert {one.rule.id for one in found} >= {"BS101", "BS111", "BS303", "BS308", "BS403"}
+    (command,) = {one.fix for one in found}
+    assert len(command) < 1_000 or count == 2
     _mends(lab, made, "BS308", monkeypatch)
+    assert not {one.rule.id for one in made.report().findings} & {"BS101", "BS111", "BS303", "BS403"}
 
 
-def test_too_many_files_for_a_command_each(lab: Lab) -> None:
-    small = people(2).select(["ssn"])
-    for number in range(51):
-        lab.signed(f"people/{number}.parquet", table=small, encryption={"column_keys": {"ssn": "pii"}})
-    policy = lab.policy({"ssn": ColumnPolicy("pii")}, aad_prefix="{table}/{file}", plaintext_footer=True)
-    found = _of(_asked(lab, lab.case(lab.folder / "people", policy=policy)), "BS308")
-    assert {one.fix for one in found} == {""}
-    assert {"up to 50 files" in one.advice for one in found} == {True}
+def test_a_column_that_the_policy_leaves_open_stays_sealed(lab: Lab) -> None:
+    path = lab.write("people/a.parquet", encryption={"column_keys": {"ssn": "pii", "name": "other"}})
+    policy = _file(lab.policy({"ssn": ColumnPolicy("pii")}, aad_prefix="{table}/{file}"), lab)
+    assert policy.origin is not None
+    by_policy = ["--policy", policy.origin.path, "--table", "people", "--from-any"]
+    assert main(["rekey", str(path), *by_policy]) == 0
+    with bs.open_file(path, decryption=bs.DecryptionSpec(lab.keyring, aad_prefix="people/a.parquet")) as file:
+        assert all(file.seals(leaf) for leaf in file.leaves.leaves if leaf.name in ("ssn", "name"))
+    assert main(["rekey", str(path), "--keyring", str(lab.keyring.path), "--from-any"]) == 2
+    assert main(["rekey", str(path), *by_policy, "--key-bits", "256"]) == 2
 
 
 def test_a_column_that_only_some_files_have(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +375,7 @@ def test_a_column_that_only_some_files_have(lab: Lab, monkeypatch: pytest.Monkey
 def test_too_many_files_for_a_command_line_are_named_by_their_folder(lab: Lab) -> None:
     key = KeyTools(lab.keyring).for_file(FileRef("x")).new_key("pii", "ssn", 128)
     small = people(2).select(["ssn"])
-    for number in range(51):
+    for number in range(21):
         lab.write(f"t/{number}.parquet", small, encryption={"column_keys": {"ssn": key}})
     (found,) = [one for one in lab.keyed(lab.folder / "t").report().findings if one.rule.id == "BS305"]
     assert shlex.split(found.fix)[3] == str(lab.folder / "t")

@@ -3,10 +3,12 @@
 from .jobs import Rekey, Rewrap, Seal, Unseal
 from .local import plan, rotate
 from .orc import Repair
+from .reseal import Reseal
 
 __all__ = [
     "Rekey",
     "Repair",
+    "Reseal",
     "Rewrap",
     "Seal",
     "Unseal",

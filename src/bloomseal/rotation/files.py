@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import BloomsealError, UsageError
@@ -21,12 +23,22 @@ from ..storage.discovery import tables
 from ..storage.discovery.kinds import FileKind, FoundFile, PlaceProblem, is_of_index
 from ..storage.discovery.tables import Paths
 from ..storage.folder import Folder
-from ..storage.places import open_source
+from ..storage.places import open_source, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "NewFile", "find_files", "in_turn", "mark_of", "need_unchanged"]
+__all__ = [
+    "ChangedError",
+    "DataFile",
+    "NewFile",
+    "below",
+    "find_files",
+    "in_turn",
+    "make_folder",
+    "mark_of",
+    "need_unchanged",
+]
 
 _END_BYTES: Final = 64
 
@@ -210,3 +222,22 @@ def in_turn(ref: FileRef, patience: float = 0) -> Iterator[tuple[int, ...] | Non
             missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             raise refusal("can't read the file", ref.path, missing) from missing
         yield identity(status)
+
+
+def below(folder: str, file: DataFile) -> FileRef:
+    """Where a file goes below an output folder."""
+    root = resolve_path(folder, file.ref.filesystem)
+    return replace(root, path=posixpath.join(root.path, file.relative), root=root.path)
+
+
+def make_folder(target: FileRef) -> None:
+    """The folder of an output."""
+    folder = posixpath.dirname(target.path)
+    try:
+        if target.filesystem is None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        else:
+            target.filesystem.create_dir(folder, recursive=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None

@@ -4,9 +4,8 @@ is `Rekey` only (`orc`).
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,10 +22,10 @@ from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format
-from ..storage.places import open_source, resolve_path
+from ..storage.places import open_source
 from ..write.convert import ConversionReport, convert
 from ..write.writer import FilterRequest
-from .files import DataFile, NewFile
+from .files import DataFile, NewFile, below, make_folder
 from .indexes import CarriedOver
 from .job import Job, Progress
 from .keys import Rewrapper, Target, key_tools, target_of
@@ -160,11 +159,10 @@ class Rekey(Job):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
     def plan(self, file: DataFile) -> FilePlan:
-        decryption = decryption_for(self.decryption, file.ref)
         with open_source(file.ref) as source:
             if format_for(source, self.operation) is Format.ORC:
                 return plan_rekey(file, self.decryption, self._orc_target(file))
-            walk = opened(source, decryption)
+            walk, decryption = self._open(source)
             spec = self._spec(walk, decryption)
             calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
@@ -174,24 +172,33 @@ class Rekey(Job):
             found = format_for(source, self.operation)
         if found is Format.ORC:
             return rekey_file(file, self.decryption, self._orc_target(file), progress)
-        ref, decryption = file.ref, decryption_for(self.decryption, file.ref)
+        ref = file.ref
         before = MaterialStore(ref).read()
         if begun and self.encryption is not None and opens_with(ref, encryption_for(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
         with open_source(ref) as source:
-            walk = opened(source, decryption)
-            spec = self._spec(walk, decryption)
+            walk, decryption = self._open(source)
+            spec, filters = self._spec(walk, decryption), self._filters(walk)
             refuse_old_keys(walk, spec)
         new = NewFile(ref, ref)
         report = convert(
-            ref, None, decryption, spec, self.bloom_filters, progress,
+            ref, None, decryption, spec, filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(new, ref, self._indexes),
         )  # fmt: skip
         return _converted(file, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
+
+    def _open(self, source: Source) -> tuple[Walk, DecryptionSpec]:
+        """The file as it is, and what opened it."""
+        decryption = decryption_for(self.decryption, source.ref)
+        return opened(source, decryption), decryption
+
+    def _filters(self, walk: Walk) -> FilterRequest | None:  # noqa: ARG002
+        """Those to build."""
+        return self.bloom_filters
 
     def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
         if self.encryption is not None:
@@ -230,7 +237,7 @@ class _OutputJob(Job):
     already: ClassVar[str]
 
     def target(self, file: DataFile) -> FileRef:
-        return file.ref if self.output is None else _below(self.output, file)
+        return file.ref if self.output is None else below(self.output, file)
 
     def _made_before(self, file: DataFile, begun: bool) -> FileOutcome:
         status = Status.ROTATED if begun else Status.NOTHING
@@ -240,7 +247,7 @@ class _OutputJob(Job):
         """Where the new file goes, whose folder is there."""
         target = self.target(file)
         if target != file.ref:
-            _make_folder(target)
+            make_folder(target)
         return target
 
 
@@ -342,24 +349,6 @@ class Unseal(_OutputJob):
             ref, target, decryption_for(self.decryption, ref), None, None, progress, accept=lambda _, made: new.accept(made),
         )  # fmt: skip
         return _converted(file, report, new, before)
-
-
-def _below(folder: str, file: DataFile) -> FileRef:
-    root = resolve_path(folder, file.ref.filesystem)
-    return replace(root, path=posixpath.join(root.path, file.relative), root=root.path)
-
-
-def _make_folder(target: FileRef) -> None:
-    """The folder of an output."""
-    folder = posixpath.dirname(target.path)
-    try:
-        if target.filesystem is None:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        else:
-            target.filesystem.create_dir(folder, recursive=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 
 def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:

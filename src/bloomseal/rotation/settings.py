@@ -33,6 +33,7 @@ __all__ = [
     "format_for",
     "is_encrypted",
     "like",
+    "master_key_of",
     "opened",
     "opens_with",
     "reading",
@@ -98,14 +99,9 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
     """
     crypto = walk.footer.crypto
     assert crypto is not None  # noqa: S101  # asked about encrypted files only
-    file_keys = tools.for_file(walk.source.ref)
 
     def master_key(key_metadata: bytes, column: str | None) -> str:
-        try:
-            name = file_keys.describe(key_metadata).master_key
-        except KeyAccessError as error:
-            error.hint = "say what to seal with: encryption=, or --footer-key and --column-key"
-            raise
+        name = master_key_of(walk, tools, key_metadata)
         return target(name, column) or name
 
     footer_key = master_key(crypto.footer_key_metadata, None)
@@ -135,6 +131,19 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
         "key_bits": walk.keys.footer().key.bits,
     }
     return EncryptionSpec(**(arguments | changes))
+
+
+def master_key_of(walk: Walk, tools: KeyTools, key_metadata: bytes) -> str:
+    """The master key that a key is under.
+
+    Raises:
+        KeyAccessError: key metadata that names none (explicit keys), or external material that is missing.
+    """
+    try:
+        return tools.for_file(walk.source.ref).describe(key_metadata).master_key
+    except KeyAccessError as error:
+        error.hint = "say what to seal with: encryption=, or --footer-key and --column-key"
+        raise
 
 
 def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:

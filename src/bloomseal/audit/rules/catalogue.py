@@ -7,10 +7,12 @@ from typing import Final
 
 from .findings import Rule, Severity
 
-__all__ = ["RULES", "rules_as_markdown"]
+__all__ = ["RESEAL", "RULES", "rules_as_markdown"]
 
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
-_REKEY: Final = "bloomseal rekey --restart {files} {opening}"
+RESEAL: Final = "bloomseal {verb} {files} {anew}"
+"""Makes files what the policy says, whatever they are: one such command mends a table."""
+_ORC_REKEY: Final = "bloomseal rekey --restart {files} {opening}"
 _FILTER: Final = "{filters} {opening}"
 _ORC_FILTER: Final = "bloomseal attach {files} " + _FILTER
 _ORC_KEY: Final = "bloomseal rekey --restart {files} {moves} {opening}"
@@ -20,7 +22,7 @@ _TABLE: Final = (
     # What lies open
     Rule("BS101", "plaintext-column", "A column that the policy gives a key is in plaintext", _ERROR,
          "Whoever can read the file reads the values.",
-         "bloomseal {verb} {files} {sealing}", "policy", "critical on a restricted column"),
+         RESEAL, "policy", "critical on a restricted column"),
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
          "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
@@ -28,20 +30,20 @@ _TABLE: Final = (
          orc_fix="bloomseal repair {files} {opening}"),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
-         "bloomseal {verb} {files} {sealing}", "policy", "critical on a restricted column"),
+         RESEAL, "policy", "critical on a restricted column"),
     Rule("BS104", "clear-statistics", "Statistics of an encrypted column are in clear", _ERROR,
-         "Smallest and greatest value, or the number of nulls, stand in the readable part of the footer.", _REKEY, "nothing", _KNOWN),
+         "Smallest and greatest value, or the number of nulls, stand in the readable part of the footer.", RESEAL, "nothing", _KNOWN),
     Rule("BS105", "clear-size-statistics", "Size statistics of an encrypted column are in clear", _WARNING,
-         "They tell the total length of the values and how many are null or repeated.", _REKEY, "nothing", _KNOWN),
+         "They tell the total length of the values and how many are null or repeated.", RESEAL, "nothing", _KNOWN),
     Rule("BS106", "clear-geospatial-statistics", "Geospatial statistics of an encrypted column are in clear", _WARNING,
-         "A bounding box tells where the geometries lie.", _REKEY, "nothing", _KNOWN),
+         "A bounding box tells where the geometries lie.", RESEAL, "nothing", _KNOWN),
     Rule("BS107", "clear-page-index", "The page index of an encrypted column is in clear", _ERROR,
          "A column index holds the smallest and greatest value of every page.", "",
          advice="No writer that is known leaves it so, and no reader of ours opens it: find out who wrote to the file, and write the data anew."),
     Rule("BS108", "clear-filter-place", "Offset or length of an encrypted column's filter are in clear", _WARNING,
-         "The length tells the number of distinct values within a factor of two.", _REKEY, "nothing", _KNOWN),
+         "The length tells the number of distinct values within a factor of two.", RESEAL, "nothing", _KNOWN),
     Rule("BS109", "clear-column-metadata", "Key-value pairs or page counts of an encrypted column are in clear", _WARNING,
-         "They were written about the values, by the writer or by an application.", _REKEY, "nothing", _KNOWN),
+         "They were written about the values, by the writer or by an application.", RESEAL, "nothing", _KNOWN),
     Rule("BS110", "clear-levels", "Pages of an encrypted column leave their levels in clear", _INFO,
          "In V2 pages some writers encrypt the values only: which rows are null, and how lists are nested, can be read.",
          "", "keys, --deep", "warning on a column that the policy calls confidential or restricted",
@@ -50,11 +52,11 @@ _TABLE: Final = (
     Rule("BS111", "plaintext-file", "A plaintext file in an encrypted table", _ERROR,
          "Readers that accept plaintext (the key tools of other implementations always do) take it for part of the table: whoever "
          "may add files chooses what is read, and what a misconfigured writer wrote lies open.",
-         "bloomseal seal {files} {sealing}", "nothing",
+         RESEAL, "nothing",
          "without a policy: warning beside encrypted files with the same columns in the same folder, else nothing",
          advice="Seal it as its table is sealed, or take it out of the folder: which of the two, only its owner knows."),
     Rule("BS112", "plaintext-footer", "A plaintext footer where the policy wants it encrypted", _WARNING,
-         "Schema, row counts and key-value metadata are open to everybody.", "bloomseal rekey --restart {files} --encrypted-footer {opening}", "policy"),
+         "Schema, row counts and key-value metadata are open to everybody.", RESEAL, "policy"),
     Rule("BS113", "clear-table-statistics", "A table's own metadata holds values of an encrypted column", _INFO,
          "Delta keeps smallest and greatest values, partition values and predicates in its log, Iceberg the former in its manifests and "
          "summaries of values in Puffin files, whatever the data files hide; older commits, checkpoints and manifests as well, until the "
@@ -65,7 +67,7 @@ _TABLE: Final = (
     Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
          "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
-         _REKEY, "--deep",
+         RESEAL, "--deep",
          "info where metadata that can't be seen may name it as a plaintext column's; the audit then says that it could not look",
          advice="Only keys show which column it is of, and whether the file's own metadata should name it: audit again with them."),
     Rule("BS115", "plaintext-leftover", "Plaintext beside an encrypted table, in a file that is no part of it", _CRITICAL,
@@ -83,7 +85,7 @@ _TABLE: Final = (
          "{drop}", advice="Build it again afterwards (bloomseal index build), and find out who wrote it."),
     Rule("BS118", "uncovered-bytes", "An encrypted file holds bytes that no module covers", _WARNING,
          "No reader goes there, and whoever has the file does: a page or a filter in clear, or a whole other file, hidden or glued to "
-         "this one. A rotation carries no key of it along.", _REKEY, "keys",
+         "this one. A rotation carries no key of it along.", RESEAL, "keys",
          "critical where a page, a filter or a file in clear begins there",
          advice="Find out who wrote to the file. Written anew, it has no such bytes; a file that was hidden in it is gone then.",
          orc_fix=""),
@@ -152,7 +154,7 @@ _TABLE: Final = (
          orc_fix="{enable}"),
     Rule("BS303", "unexpected-master-key", "Sealed under a master key that the policy does not name", _ERROR,
          "Everything authenticates, under the wrong key: whoever may replace files can name a key of his own.",
-         "bloomseal rewrap {files} {moves} {opening}", "policy",
+         RESEAL, "policy",
          advice="Find out who wrote the file before it is made one of the table's. Where the policy has no key for the column, give it one there, or seal the data anew.",
          orc_fix=_ORC_KEY),
     Rule("BS304", "previous-master-key", "Still sealed under a previous master key", _INFO,
@@ -160,26 +162,26 @@ _TABLE: Final = (
          orc_fix=_ORC_KEY),
     Rule("BS305", "shared-data-key", "Several files share a data key", _WARNING,
          "Every file counts against one key's invocation limit, and one leak opens them all. Key tools make fresh keys per file.",
-         "bloomseal rekey --restart {files} {opening}", "nothing", "info for keys that go by an id of the writer's own: there it may be meant",
+         RESEAL, "nothing", "info for keys that go by an id of the writer's own: there it may be meant",
          advice="Keys that go by an id of the writer's own are its writer's affair: let it make a fresh one for each file.",
-         orc_fix="bloomseal rekey --restart {files} {opening}"),
+         orc_fix=_ORC_REKEY),
     Rule("BS306", "nonce-repeated", "A nonce was used twice under one key", _CRITICAL,
          "AES-GCM breaks then: the XOR of both plaintexts is open, and modules can be forged.",
-         _REKEY, "--deep"),
+         RESEAL, "--deep"),
     Rule("BS307", "invocation-limit", "A key near its invocation limit", _WARNING,
          "NIST SP 800-38D, section 8.3: at most 2^32 seals per key with random nonces; a policy may set less.",
-         "bloomseal rekey --restart {files} {opening}", "nothing", "warning from half of the limit on, critical beyond it",
+         RESEAL, "nothing", "warning from half of the limit on, critical beyond it",
          advice="What one file alone seals, it seals again: write the data into more, smaller files, or raise the policy's seal_limit."),
     Rule("BS308", "aad-prefix-missing", "No AAD prefix where the policy wants one", _ERROR,
-         "Nothing binds the file to its table and name: it can be put in another file's place.", "bloomseal rekey --restart {files} {prefix} {opening}", "policy"),
+         "Nothing binds the file to its table and name: it can be put in another file's place.", RESEAL, "policy"),
     Rule("BS309", "aad-prefix-mismatch", "An AAD prefix other than the policy's", _ERROR,
-         "The file was moved or renamed, or an old version was put back.", "bloomseal rekey --restart {files} {prefix} {opening}", "policy",
+         "The file was moved or renamed, or an old version was put back.", RESEAL, "policy",
          "warning where the right prefix is stored although the policy wants it kept outside",
          advice="If the file was moved, it belongs elsewhere: find out who moved it before it is bound to this place."),
     Rule("BS310", "unauthenticated-pages", "AES_GCM_CTR_V1 where the policy wants pages authenticated", _WARNING,
-         "Bits of a page can be flipped unnoticed.", "bloomseal rekey --restart {files} --algorithm AES_GCM_V1 {opening}", "policy"),
+         "Bits of a page can be flipped unnoticed.", RESEAL, "policy"),
     Rule("BS311", "short-key", "A key shorter than the policy's", _WARNING,
-         "The policy asks for more bits.", "bloomseal rekey --restart {files} --key-bits {bits} {opening}", "policy"),
+         "The policy asks for more bits.", RESEAL, "policy"),
     Rule("BS312", "kms-address", "A KMS address in the file that is not an allowed one", _ERROR,
          "Readers that follow it hand their credentials to whoever wrote it.", "", "nothing",
          "info without a policy",
@@ -188,14 +190,14 @@ _TABLE: Final = (
          "The file is gone or was renamed; renamed, it can't be opened.", "",
          advice="If the file was renamed, rename its key material likewise: without it, the file can't be opened. If it is gone for good, remove the material."),
     Rule("BS314", "stale-key-material", "External key material that the file does not use", _INFO,
-         "It was left behind by a rewrite, and keeps an old key version in use for nothing.", _REKEY),
+         "It was left behind by a rewrite, and keeps an old key version in use for nothing.", RESEAL),
     Rule("BS315", "missing-key-material", "External key material is missing or broken", _ERROR,
          "Without it the file can't be opened by anybody.", "",
          advice="Put back _KEY_MATERIAL_FOR_… beside {file}, from a copy, or under its new name if the file was renamed."),
     Rule("BS316", "missed-by-rotation", "Under an older version of a master key than other files", _WARNING,
          "A rotation has missed it, or is not done: the old version can't be retired as long as one file needs it.",
          "bloomseal rewrap {files} {opening}",
-         orc_fix=_REKEY),
+         orc_fix=_ORC_REKEY),
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",
@@ -222,10 +224,10 @@ RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
 """All rules by their ids."""
 
 _SHOWN: Final = {
-    name: name.upper() for name in ("file", "files", "column", "bits")
+    name: name.upper() for name in ("file", "files", "column")
 } | {
-    "filters": "--bloom-filter COLUMN", "moves": "--from OLD --to NEW", "drop": "bloomseal index drop TABLE --column COLUMN", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
-    "prefix": "--new-aad-prefix TEXT", "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
+    "filters": "--bloom-filter COLUMN", "moves": "--from OLD --to NEW", "drop": "bloomseal index drop TABLE --column COLUMN", "opening": "[KEYS]", "anew": "[POLICY] --from-any", "verb": "rekey --restart", "rebuild": "attach|rekey",
+    "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
 }  # fmt: skip
 _CHAPTERS: Final = {
     "BS1": "What lies open",
@@ -245,10 +247,12 @@ def rules_as_markdown() -> str:
         "sees it. Without a policy nobody has said what is to be sealed: no finding then means that the rules which need none",
         "found nothing, and the report's `ok` is null.",
         "",
-        "The findings of a rule in a table have one remedy. Its command is complete: run as it stands, it removes them. There is",
-        "one only where the audit had what the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's",
-        "file where that decides. Below, `[KEYS]` are the options that open the files, `[POLICY]` those that seal them as the",
-        "policy says.",
+        "A command is complete: run as it stands, it removes the findings of all rules that give it. There is one only where",
+        "the audit had what the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's file where that",
+        "decides. One command seals all files of a table that are not as the policy has them, and mends on the way what `rewrap`",
+        "and `attach` would; up to 20 files are named, of more their folder. Plaintext files alone are sealed by `seal`, and",
+        "without a policy files are sealed again as they are. Below, `[KEYS]` are the options that open the files, `[POLICY]`",
+        "those that name the policy.",
         "",
     ]
     for start, chapter in _CHAPTERS.items():

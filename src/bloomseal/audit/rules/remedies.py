@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from string import Formatter
-from typing import Final
+from typing import Any, Final
 
-from ...core.columns import in_tables, own_entry
-from ...core.encryption import Algorithm
+from ...core.columns import own_entry
 from ...core.errors import BloomsealError
 from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
@@ -21,92 +20,107 @@ from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
 from ...storage.formats import Format
 from ...storage.logs.snapshot import location
 from ..facts.files.file import FileFacts
+from .catalogue import RESEAL
 from .findings import Finding, Remedy
 from .judged import Facts, KeyArguments
 
 __all__ = ["with_remedies"]
 
-_MOST_FILES: Final = 50
+_MOST_FILES: Final = 20
 """More are not named on a command line: their folder is."""
-_ONE_FILE: Final = "bloomseal attach"
 _OF_COLUMN: Final = "{filters}"
 """In the commands that name a column, which not every file of a table may have."""
+_OF_NAMES: Final = ("rewrap {files} {opening}", "rewrap {files} {moves}")
 _FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
-_EACH: Final = (
-    "Each file gets an AAD prefix of its own, and commands are given for up to "
-    f"{_MOST_FILES} files: audit fewer of them at once."
-)
 _NO_COMMAND: Final = {
     Format.ORC: "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 }
 _INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
+_RETIRED: Final = "No run of the sealed index has it any more: bloomseal index update or compact removes it, an hour from when it was left."
+
+
+_Group = tuple[str, Hashable]
+"""A command's template, and what it is for."""
 
 
 def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
-    """The findings, each with the remedy of its rule in its table."""
-    names = [_group_of(one, facts) for one in findings]
-    groups: dict[Hashable, list[Finding]] = {}
-    for name, one in zip(names, findings, strict=True):
-        groups.setdefault(name, []).append(one)
-    remedies = {name: _remedy(group, facts) for name, group in groups.items()}
-    return [replace(one, remedy=remedies[name]) for name, one in zip(names, findings, strict=True)]
+    """The findings, each with what mends it: commands are those of its table, advice that of its rule there."""
+    retired = {path for one in facts.indexes for path in one.retired}
+    resealed = {one.file for one in findings if _reseals(one, facts)}
+    keys = [_group_of(one, facts, resealed) for one in findings]
+    groups: dict[_Group, list[Finding]] = {}
+    for key, one in zip(keys, findings, strict=True):
+        groups.setdefault(key, []).append(one)
+    commands = {key: _command(group, facts, key[0]) for key, group in groups.items()}
+    by_rule: dict[tuple[_Group, str, Any], list[Finding]] = {}
+    rules = [(key, one.rule.id, one.details.get("advice")) for key, one in zip(keys, findings, strict=True)]
+    for rule, one in zip(rules, findings, strict=True):
+        by_rule.setdefault(rule, []).append(one)
+    remedies = {rule: _remedy(group, facts, commands[rule[0]]) for rule, group in by_rule.items()}
+    gone = Remedy("", _RETIRED)
+    return [
+        replace(one, remedy=gone if one.file in retired else remedies[rule])
+        for rule, one in zip(rules, findings, strict=True)
+    ]
 
 
-def _group_of(finding: Finding, facts: Facts) -> Hashable:
-    """Findings that one remedy is for: of a rule, in files of a table that commands treat alike."""
+def _reseals(finding: Finding, facts: Facts) -> bool:
+    """Whether the finding's file is to be sealed as its policy, which is a file's, has it."""
+    file = facts.by_path.get(finding.file or "")
+    if file is None or file.file_format != Format.PARQUET or is_of_index(file.path):
+        return False
+    policy = facts.policies.of(file.path)
+    return finding.mendable and finding.rule.fix == RESEAL and policy is not None and policy.origin is not None
+
+
+def _group_of(finding: Finding, facts: Facts, resealed: Collection[str | None]) -> _Group:
+    """Findings that one command is for: those of a table that it treats alike. First its template."""
     path = finding.file or ""
     file = facts.by_path.get(path)
-    kind = None if file is None else (file.file_format, file.algorithm is None)
     table = facts.places.roots.get(path) or path
-    column = finding.column if _OF_COLUMN in finding.rule.fix else None
-    return finding.rule.id, table, kind, column, is_of_index(path), finding.mendable, finding.details.get("advice")
+    template = finding.rule.fix_for(Format.PARQUET if file is None else Format(file.file_format))
+    if finding.mendable and path in resealed and _is_covered(finding, facts, template):
+        return RESEAL, table
+    kind = None if file is None else (file.file_format, file.algorithm is None)
+    column = finding.column if _OF_COLUMN in template else None
+    return template if finding.mendable else "", (table, kind, column, is_of_index(path))
 
 
-def _remedy(findings: Sequence[Finding], facts: Facts) -> Remedy:
+def _is_covered(finding: Finding, facts: Facts, template: str) -> bool:
+    """Whether the command that seals a file as the policy has it mends this as well."""
+    if _OF_COLUMN in template:
+        policy = facts.policies.of(finding.file or "")
+        entry = own_entry(policy.columns, finding.column) if policy is not None and finding.column else None
+        return entry is not None and entry.filter is not None
+    return template == RESEAL or any(one in template for one in _OF_NAMES)
+
+
+def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
+    """The command for all of these; empty where it can't be said."""
+    if not template or (is_of_index(findings[0].file or "") and not any(verb in template for verb in _FOR_INDEXES)):
+        return ""
+    try:
+        return _RemedyFindings(findings, facts).command(template)
+    except _UnsaidError:
+        return ""
+
+
+def _remedy(findings: Sequence[Finding], facts: Facts, command: str) -> Remedy:
+    """The command, with the advice of the rule."""
     group, rule = _RemedyFindings(findings, facts), findings[0].rule
-    template = rule.fix_for(group.file_format)
-    of_index = is_of_index(findings[0].file or "")
-    if of_index and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
+    if is_of_index(findings[0].file or "") and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
         return Remedy("", _INDEX)
     advice = str(findings[0].details.get("advice") or rule.advice.format_map(group.in_words()))
-    if not template:
-        return Remedy("", advice or _NO_COMMAND.get(group.file_format, _MISSING))
-    if findings[0].mendable:
-        try:
-            return Remedy(_command(findings, facts, template), advice)
-        except _DifferError:
-            return Remedy("", advice or _EACH)
-        except _UnsaidError:
-            pass
-    return Remedy("", advice or _MISSING)
+    if not command and not advice:
+        needs_none = not rule.fix_for(group.file_format)
+        advice = _NO_COMMAND.get(group.file_format, _MISSING) if needs_none else _MISSING
+    return Remedy(command, advice)
 
 
 class _UnsaidError(Exception):
     """No command line says it."""
-
-
-class _DifferError(_UnsaidError):
-    """Not of all these files at once."""
-
-
-def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
-    """One command for all files; or one for each of a few, joined, where a value differs, or the verb takes one file.
-
-    Raises:
-        _UnsaidError: a value can't be said.
-    """
-    group = _RemedyFindings(findings, facts)
-    few = 1 < len(group.paths) <= _MOST_FILES
-    if not (few and template.startswith(_ONE_FILE)):
-        try:
-            return group.command(template)
-        except _DifferError:
-            if not few:
-                raise
-    each = ([one for one in findings if one.file == path] for path in group.paths)
-    return " && ".join(_command(some, facts, template) for some in each)
 
 
 class _RemedyFindings:
@@ -121,7 +135,7 @@ class _RemedyFindings:
         self._root = facts.places.roots.get(first or "")
         self._given = facts.policies.of(first) if first else None
         self.file_format = Format(self._files[0].file_format if self._files else Format.PARQUET)
-        self._plain = bool(self._files) and self._files[0].algorithm is None
+        self._plain = bool(self._files) and all(file.algorithm is None for file in self._files)
         self._keys = facts.keys
         if self._keys.options is None and self._given is not None:
             self._keys = KeyArguments.of(self._given.kms)
@@ -248,18 +262,6 @@ class _RemedyFindings:
             raise _UnsaidError
         return prefix
 
-    def prefix(self) -> str:
-        return shlex.join(self._new_prefix())
-
-    def _new_prefix(self) -> list[str]:
-        prefixes = set(map(self._prefix_of, self._files))
-        if len(prefixes) != 1:
-            raise _DifferError
-        return ["--new-aad-prefix", *prefixes, *([] if self._policy.store_aad_prefix else ["--no-store-aad-prefix"])]
-
-    def bits(self) -> str:
-        return str(self._policy.key_bits)
-
     def filters(self) -> str:
         """Each column's filter, with the policy's settings."""
         given = self._given.columns if self._given is not None else {}
@@ -278,43 +280,14 @@ class _RemedyFindings:
     def verb(self) -> str:
         return "seal" if self._plain else "rekey --restart"
 
-    def sealing(self) -> str:
-        """The options that seal the files as the policy has it, and leave no column open that is sealed now."""
-        if self._plain:
-            return shlex.join([*self._by_policy(), *(self._keys.options or ())])
-        policy = self._policy
-        options = [*self._opening(), "--footer-key", policy.footer_key]
-        for name, key in self._column_keys().items():
-            options += ["--column-key", f"{name}={key}"]
-        options += ["--complete"] if policy.complete else []
-        options.append("--plaintext-footer" if policy.plaintext_footer else "--encrypted-footer")
-        options += ["--algorithm", policy.algorithm.value] if policy.algorithm is not Algorithm.AES_GCM_V1 else []
-        options += ["--key-bits", str(policy.key_bits)] if policy.key_bits != 128 else []
-        options += [] if policy.internal else ["--material", "external"]
-        options += self._new_prefix() if policy.aad_prefix is not None else []
-        present = {in_tables(name) for file in self._files for name, _ in file.leaves}
-        for name, entry in policy.columns.items():
-            if entry.filter is not None and in_tables(name) in present:
-                options += ["--bloom-filter", _filter_text(name, entry.filter)]
-        return shlex.join(options)
-
-    def _column_keys(self) -> dict[str, str]:
-        """Column → master key, for the columns that get one of their own."""
-        policy, wanted = self._policy, dict[str, str]()
-        own = any(column.key is not None for column in policy.columns.values())
-        for file in self._files:
-            sealed = {file.leaves[chunk.leaf][0]: file.keys[chunk.key] for chunk in file.chunks if chunk.protection}
-            for name, _ in file.leaves:
-                key = policy.master_key(name)
-                if key is None and name in sealed and (key := sealed[name].master_key) is None:
-                    raise _UnsaidError
-                if key is None or (key == policy.footer_key and (policy.complete or not own)):
-                    continue
-                if "=" in name or wanted.setdefault(name, key) != key:
-                    raise _UnsaidError
-        if not any(file.leaves for file in self._files):
+    def anew(self) -> str:
+        """The options that make files what the policy says; without one, that seal them again as they are."""
+        if self._given is not None and self._given.origin is not None:
+            any_state = [] if self._plain else ["--from-any"]
+            return shlex.join([*self._by_policy(), *any_state, *(self._facts.keys.options or ())])
+        if self._plain or any("policy" in one.rule.needs for one in self._findings):
             raise _UnsaidError
-        return wanted
+        return shlex.join(self._opening())
 
 
 def _filter_text(column: str, spec: FilterSpec | None) -> str:

@@ -29,13 +29,12 @@ _EQUALITIES: Final = ("==", "in")
 
 
 @click.command(cls=Command, first=("--bloom-filter", "--policy", "--table", "--keyring", "--dry-run"))
-@click.argument("file", type=PATH)
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
 @options(OpeningOptions, "opening")
-def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: OpeningOptions) -> None:
-    """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is
-    touched.
+def attach(files: tuple[str, ...], filters: dict[str, FilterSpec], dry_run: bool, opening: OpeningOptions) -> None:
+    """Add filters to each FILE (or file of a folder or pattern), or replace the ones that it has. No page is touched.
 
     Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file
     is replaced only when the new one has been reopened and probed.
@@ -46,10 +45,13 @@ def attach(file: str, filters: dict[str, FilterSpec], dry_run: bool, opening: Op
     """
     if not filters:
         raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
-    decryption = opening.decryption([file])
+    decryption = opening.decryption(files)
+    told: list[dict[str, Any]] = []
     with progress("Building filters") as tell:
-        found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
-    answer([report.to_dict() for report in found.values()] if isinstance(found, dict) else found.to_dict())
+        for file in files:
+            found = attach_filters(file, filters, decryption=decryption, dry_run=dry_run, progress=tell)
+            told += [report.to_dict() for report in (found.values() if isinstance(found, dict) else [found])]
+    answer(told[0] if len(told) == 1 else told)
 
 
 @click.command(cls=Command, first=("--column", "--queries", "--policy", "--table", "--keyring"))

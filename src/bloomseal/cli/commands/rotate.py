@@ -14,7 +14,7 @@ from ...core.errors import PolicyError, UsageError
 from ...core.text import counted
 from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
+from ...rotation import Rekey, Repair, Reseal, Rewrap, Seal, Unseal, plan, rotate
 from ...rotation.job import Job
 from ...rotation.outcome import RotationReport, Status
 from ...sbbf import FilterSpec
@@ -218,6 +218,11 @@ def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_
     first=("--policy", "--keyring", "--from", "--to", "--dry-run"),
 )
 @_leave_options
+@click.option(
+    "--from-any",
+    is_flag=True,
+    help="Take files in any state, in plaintext or under other keys or prefixes than the policy's, which says what they become.",
+)
 @options(ResealingOptions, "sealing")
 @filter_option
 @_file_options
@@ -232,12 +237,16 @@ def rekey(
     filters: dict[str, FilterSpec],
     files: FileOptions,
     new: NewKeyOptions,
+    from_any: bool,
 ) -> int:
     """Open every encrypted module of the files at PATH and seal it again under fresh data keys, with new nonces and a
     new file identity. No page is decoded. The old data keys open nothing of the new files.
 
     Without --footer-key, each file is sealed as it is now, under the same master keys (or those of --policy), with what
     --from, --algorithm, --key-bits, --new-aad-prefix, --encrypted-footer and --material change.
+
+    With --policy and --from-any, files become what the policy says whatever they are, its filters with them. Who wrote
+    them is then for you to know: a file that somebody put there is sealed like any other.
 
     The encrypted columns of ORC files get new local keys, under the newest versions of their master keys, of those of
     --to, or of the policy's. Nothing else of these files can be changed.
@@ -247,6 +256,7 @@ def rekey(
       bloomseal rekey tables/customers --keyring keys.json
       bloomseal rekey tables/customers --keyring keys.json --key-bits 256 --from pii --to pii-2027
       bloomseal rekey events.orc/ --keyring keys.json --allow-ctr
+      bloomseal rekey tables/customers --policy policy.toml --table customers --from-any
       bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
     """
     decryption = _decryption(opening, run.paths)
@@ -257,12 +267,18 @@ def rekey(
             raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
         policy = opening.policy.load(opening.keys, run.paths)
         built = _specs(policy, filters)
+        if from_any:
+            if policy is None or changes or leave.master_keys or files.material or filters:
+                raise UsageError(
+                    "--from-any takes all that files become from --policy", hint="--policy FILE --table NAME"
+                )
+            return run.carry_out(Reseal(decryption, policy, rebuild_filters=rebuild))
         if policy is not None and not (changes or leave.master_keys or files.material):
             return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild))
         external = None if files.material is None else files.material == "external"
         return run.carry_out(Rekey(decryption, None, leave.master_keys, changes, external, built, rebuild))
-    if opening.policy.policy_file or leave.from_keys or leave.to_keys:
-        what = "--footer-key says what to seal with; a policy, --from and --to go without it"
+    if opening.policy.policy_file or leave.from_keys or leave.to_keys or from_any:
+        what = "--footer-key says what to seal with; a policy, --from, --from-any and --to go without it"
         raise UsageError(what, hint=WITHOUT_POLICY)
     placed = files.placed(sealing.spec(new.keys(opening.keys)))
     return run.carry_out(Rekey(decryption, placed, bloom_filters=filters or None, rebuild_filters=rebuild))
