@@ -82,14 +82,15 @@ class Report(ShownInNotebooks):
     @property
     def verdict(self) -> str:
         """`ok` in words, with what it rests on."""
-        found = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count) or "no finding"
+        counted = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count)
+        found = f"{_counted(len(self.findings), 'finding')}: {counted}" if counted else "no findings"
         if self.ok is None:
-            return f"not judged: no policy says what is to be sealed; {found} by the rules that need none"
+            return f"not judged: no policy says what is to be sealed; the rules that need none have {found}"
         if self.ok:
             seen = "with keys" if self.with_keys else "without keys, as everybody sees them"
-            pages = "read as a whole" if self.deep else "pages unread"
+            pages = "read as a whole" if self.deep else "pages not read"
             more = f"; {_counted(len(self.hidden), 'thing')} not looked at" if self.hidden else ""
-            return f"ok: {_counted(self.files, 'file')} held against the policy, {seen}, {pages}: {found}{more}"
+            return f"ok: {_counted(self.files, 'file')} checked against the policy, {seen}, {pages}; {found}{more}"
         blind = f"; {_counted(len(self.unseen), 'thing')} could not be looked at" if self.unseen else ""
         return f"not ok: {found}{blind}"
 
@@ -108,6 +109,14 @@ class Report(ShownInNotebooks):
         for finding in self.findings:
             together.setdefault(finding.rule.id, []).append(finding)
         return [RuleFindings(found) for found in together.values()]
+
+    def commands(self) -> dict[str, list[str]]:
+        """Command → the rules whose findings it mends, worst first; not for what is only worth knowing."""
+        found: dict[str, list[str]] = {}
+        for rule in self.by_rule():
+            for command in rule.commands if rule.worst.severity > Severity.INFO else ():
+                found.setdefault(command, []).append(rule.worst.rule.id)
+        return found
 
     def counts(self) -> dict[str, int]:
         """Severity → number of findings, worst first."""

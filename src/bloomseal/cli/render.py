@@ -8,6 +8,7 @@ import datetime as dt
 import itertools
 import json
 import math
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ __all__ = [
     "answer",
     "facts",
     "json_line",
+    "place",
     "plain",
     "print_json",
     "printable",
@@ -92,6 +94,12 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.2f} GiB"
+
+
+def place(path: str) -> str:
+    """A file's path, from the working folder where it is below."""
+    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
+    return path.removeprefix(here)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:

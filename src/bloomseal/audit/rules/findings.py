@@ -161,8 +161,8 @@ class RuleFindings:
 
     @property
     def advice(self) -> list[str]:
-        """For those that no command mends."""
-        return list(dict.fromkeys(one.advice for one in self.findings if not one.fix))
+        """What a person does, where no command mends it, or before it is run."""
+        return list(dict.fromkeys(one.advice for one in self.findings if one.advice))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
@@ -15,7 +14,7 @@ from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
 from ..arguments.values import read_lines
 from ..command import PATH, Command, CommandState
-from ..render import facts, print_json, printable, progress, remark, show, table
+from ..render import facts, place, print_json, printable, progress, remark, show, table
 from ..reports import Target
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class _Demonstration:
             table(
                 ["file", "row groups", "candidates", "possible", "confirmed", "precision", "precision is"],
                 [
-                    (Path(r.file).name, r.row_groups[0], r.candidates, r.possible, r.confirmed, r.precision,
+                    (place(r.file), r.row_groups[0], r.candidates, r.possible, r.confirmed, r.precision,
                      "exact" if r.exact else "expected")
                     for r in results
                 ],
@@ -219,40 +218,38 @@ def audit(
 
 
 def _tell(report: Report) -> None:
+    """Verdict and numbers, each rule with its worst finding, then what to do."""
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     facts(
         [
-            ("files", report.files),
-            ("column chunks", chunks),
-            ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
-            ("in clear", ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())),
             ("verdict", report.verdict),
+            ("looked at", f"{report.files:,} files, {chunks:,} column chunks"),
+            ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
+            ("in clear", ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in report.in_clear.items())),
         ],
         title="Audit",
     )
-    _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
     if rules := report.by_rule():
-        table(
-            ["severity", "rule", "findings", "such as", "what"],
-            [
-                (
-                    (f := one.worst).severity.label,
-                    f"{f.rule.id} {f.rule.name}",
-                    len(one.findings),
-                    _place(f.file, f.column, f.row_groups),
-                    f.message,
-                )
-                for one in rules
-            ],
+        verbose = CommandState.current().verbose
+        shown = (
+            [(f, 1, 1) for f in report.findings] if verbose else [(r.worst, len(r.findings), r.files) for r in rules]
         )
-        serious = [one for one in rules if one.worst.severity.label != "info"]
-        _list("to mend it:", dict.fromkeys(command for one in serious for command in one.commands))
+        table(
+            ["severity", "rule", "findings", "files", "what", "where" if verbose else "such as"],
+            [
+                (f.severity.label, f"{f.rule.id} {f.rule.name}", count, files, f.message, _place(f.file, f.column, f.row_groups))
+                for f, count, files in shown
+            ],
+        )  # fmt: skip
+        _list("to mend it:", (f"{command}\n      # {', '.join(ids)}" for command, ids in report.commands().items()))
+        serious = (one for one in rules if one.worst.severity.label != "info" and one.advice)
         # What a person does is told once for a rule, by the worst of its findings.
-        _list("needs a person:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious if one.advice))
-    for text in report.unseen:
-        click.echo(printable(f"  could not look: {text}"))
-    for text in report.hidden:
-        click.echo(printable(f"  not seen: {text}"))
+        _list("for a person, before anything else:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious))
+        if not verbose:
+            click.echo("  every finding: --verbose, --format json, --report html=FILE; the rules: docs/audit-rules.md")
+    _list("could not look:", report.unseen)
+    _list("not seen:", report.hidden)
+    _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
 
 
 def _list(title: str, lines: Iterable[str]) -> None:
@@ -260,13 +257,13 @@ def _list(title: str, lines: Iterable[str]) -> None:
     if shown:
         click.echo(f"  {title}")
     for line in shown[:_LISTED]:
-        click.echo(printable(f"    {line}"))
+        click.echo("\n".join(f"    {printable(part)}" for part in line.split("\n")))
     if len(shown) > _LISTED:
         click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
 
 
 def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) -> str:
-    parts = ["/".join(Path(file).parts[-2:]) if file else "", column or ""]
+    parts = [place(file) if file else "", column or ""]
     if row_groups:
         shown = ", ".join(map(str, row_groups[:4])) + (", ..." if len(row_groups) > 4 else "")
         parts.append(f"row group {shown}" if len(row_groups) == 1 else f"row groups {shown}")
