@@ -77,7 +77,7 @@ def test_a_clean_table_is_told_so(lab: Lab) -> None:
     assert not report.hidden
     assert report.ok
     assert _told(report) == (True, True, True)
-    assert report.verdict == "ok: 1 file held against the policy, with keys, pages unread: no finding"
+    assert report.verdict == "ok: 1 file checked against the policy, with keys, pages not read; no findings"
 
 
 def test_what_only_keys_show_is_hidden_not_unseen(lab: Lab) -> None:
@@ -236,10 +236,10 @@ def test_a_kms_that_the_policy_names_and_nobody_reaches(lab: Lab, capsys: pytest
     path = lab.write("t/a.parquet")
     policy = _policy_file(lab, f"keyring:{lab.folder / 'nowhere.json'}")
     assert run("audit", path, "--policy", policy) == 3
-    assert "could not look: the keys of the policy's KMS" in capsys.readouterr().out
+    assert "could not look:\n    the keys of the policy's KMS" in capsys.readouterr().out
     report = audit(path, policy=Policy.load(policy))
     assert report.ok is False
-    assert report.verdict == "not ok: no finding; 1 thing could not be looked at"
+    assert report.verdict == "not ok: no findings; 1 thing could not be looked at"
 
 
 def test_may_destroy_asks_the_kms_that_the_policy_names(lab: Lab) -> None:

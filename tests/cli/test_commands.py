@@ -146,6 +146,12 @@ def test_verify_reports_and_fails_on_altered_bytes(sealed: Run, folder: Path) ->
     assert altered.code == 1
     assert "failed" in altered.out
     assert "column name" in altered.out
+    both = sealed("verify", "altered.parquet", "people.parquet")
+    assert both.code == 1
+    # What is sound is counted, not listed.
+    assert ("altered.parquet" in both.out, "people.parquet" in both.out) == (True, False)
+    assert "failed: 1 of 2 files" in both.out
+    assert "people.parquet" in sealed("verify", "altered.parquet", "people.parquet", "--verbose").out
 
 
 def test_verify_strict_fails_on_what_was_not_proven(sealed: Run) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import pyarrow as pa
 
 from .._version import __version__
+from ..core.text import counted
 from ..notebook import ShownInNotebooks
 from ..policy.personal import by_name
 from ..storage.discovery.kinds import FileKind
@@ -82,16 +83,16 @@ class Report(ShownInNotebooks):
     @property
     def verdict(self) -> str:
         """`ok` in words, with what it rests on."""
-        counted = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count)
-        found = f"{_counted(len(self.findings), 'finding')}: {counted}" if counted else "no findings"
+        levels = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count)
+        found = f"{counted(len(self.findings), 'finding')}: {levels}" if levels else "no findings"
         if self.ok is None:
             return f"not judged: no policy says what is to be sealed; the rules that need none have {found}"
         if self.ok:
             seen = "with keys" if self.with_keys else "without keys, as everybody sees them"
             pages = "read as a whole" if self.deep else "pages not read"
-            more = f"; {_counted(len(self.hidden), 'thing')} not looked at" if self.hidden else ""
-            return f"ok: {_counted(self.files, 'file')} checked against the policy, {seen}, {pages}; {found}{more}"
-        blind = f"; {_counted(len(self.unseen), 'thing')} could not be looked at" if self.unseen else ""
+            more = f"; {counted(len(self.hidden), 'thing')} not looked at" if self.hidden else ""
+            return f"ok: {counted(self.files, 'file')} checked against the policy, {seen}, {pages}; {found}{more}"
+        blind = f"; {counted(len(self.unseen), 'thing')} could not be looked at" if self.unseen else ""
         return f"not ok: {found}{blind}"
 
     @property
@@ -111,10 +112,10 @@ class Report(ShownInNotebooks):
         return [RuleFindings(found) for found in together.values()]
 
     def commands(self) -> dict[str, list[str]]:
-        """Command → the rules whose findings it mends, worst first; not for what is only worth knowing."""
+        """Command → the rules whose findings it mends, worst first."""
         found: dict[str, list[str]] = {}
         for rule in self.by_rule():
-            for command in rule.commands if rule.worst.severity > Severity.INFO else ():
+            for command in rule.commands:
                 found.setdefault(command, []).append(rule.worst.rule.id)
         return found
 
@@ -321,7 +322,3 @@ def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
     if nonces is not None and nonces.unseen:
         told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
     return told
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -225,7 +225,7 @@ def _renderings(report: Report, versions: Sequence[KeyVersionFacts], told: dict[
         "audit.sarif": sarif_pieces(report),
     }
     short = {
-        "audit.html": to_html(report),
+        "audit.html": to_html(report, beside=["index.html", "leaks.html"]),
         "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
         "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
         "index.html": index_page(told),

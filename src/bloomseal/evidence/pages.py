@@ -19,6 +19,7 @@ _HEAD: Final = """<!doctype html>
 <html lang="en"><head><title>{{ title }}</title>
 {{ style }}</head><body>
 <h1>{{ title }}</h1>
+<p><a href="index.html">index.html</a> <a href="leaks.html">leaks.html</a> <a href="audit.html">audit.html</a></p>
 <p>Made {{ told.made }} by {{ told.by.user }}@{{ told.by.host }} with {{ told.tool.name }} {{ told.tool.version }}, over
 {{ told.looked_at.files }} files at {{ told.looked_at.paths | join(", ") }};
 keys: {{ "at hand" if told.looked_at.with_keys else "none, so this is what everybody sees" }};

@@ -57,31 +57,34 @@ _PAGE: Final = """<!doctype html>
 {% macro badge(f) %}<span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span>{% endmacro %}
 {% macro place(f) %}{{ f.file or "" }}{% if f.column %}, {{ f.column }}{% endif %}{% if f.row_groups %}, row group{{ "s" if f.row_groups | length > 1 }} {{ f.row_groups[:8] | join(", ") }}{% if f.row_groups | length > 8 %}, ...{% endif %}{% endif %}{% endmacro %}
 <h1>Bloomseal audit</h1>
+{% for one in beside %}<a href="{{ one }}">{{ one }}</a> {% endfor %}
 <p class="verdict" style="border-color:{{ colour }}"><strong>{{ report.verdict }}</strong></p>
-<dl><dt>Looked at</dt><dd>{{ "{:,}".format(report.files) }} files, {{ "{:,}".format(chunks) }} column chunks{{ ", read as a whole" if report.deep else "" }}</dd>
+<h2>Findings</h2>
+{% if not groups %}<p>There are none.</p>{% else %}
+<div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Findings</th><th>Files</th><th>Such as</th></tr></thead><tbody>
+{% for g in groups %}<tr><td data-name="Severity">{{ badge(g.worst) }}</td>
+<td data-name="Rule"><a href="#{{ g.worst.rule.id }}">{{ g.worst.rule.id }}</a> {{ g.worst.rule.title }}</td><td data-name="Findings">{{ "{:,}".format(g.findings | length) }}</td><td data-name="Files">{{ "{:,}".format(g.files) }}</td>
+<td data-name="Such as">{{ place(g.worst) }}</td></tr>
+{% endfor %}</tbody></table></div>
+{% if commands %}<h2>To mend it</h2><p>Each command runs as it stands. What a person decides before that stands with the rule.</p>
+<ul>{% for one, rules in commands[:commands_most] %}<li><code>{{ one }}</code><br>mends {% for rule in rules %}<a href="#{{ rule }}">{{ rule }}</a>{{ "" if loop.last else ", " }}{% endfor %}</li>{% endfor %}</ul>{% if commands | length > commands_most %}<p>And {{ commands | length - commands_most }} more commands; the JSON report has all.</p>{% endif %}{% endif %}{% endif %}
+{% if report.unseen %}<h2>Could not look</h2><ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if report.personal %}<h2>May be personal, and stands in clear</h2><ul>{% for name, why in report.personal.items() %}<li>{{ name }} (by {{ why }})</li>{% endfor %}</ul>{% endif %}
+<h2>What was looked at</h2>
+<dl><dt>Files</dt><dd>{{ "{:,}".format(report.files) }}, {{ "{:,}".format(chunks) }} column chunks{{ ", read as a whole" if report.deep else "" }}</dd>
 <dt>Keys</dt><dd>{{ "at hand" if report.with_keys else "none: this is what everybody sees" }}</dd>
 <dt>In clear</dt><dd>{% for what, count in report.in_clear.items() %}{{ "{:,}".format(count) }} {{ what | replace("_", " ") }}{{ "" if loop.last else ", " }}{% endfor %}</dd>
 <dt>Time</dt><dd>{{ moment }}</dd>
 <dt>Policy</dt><dd>{{ ("its file's SHA-256 is " ~ report.policy) if report.policy else "one without a file" if report.with_policy else "none: nothing says what is to be sealed" }}</dd>
 <dt>Made by</dt><dd>bloomseal {{ version }}</dd></dl>
-{% if report.unseen %}<h2>Could not look</h2><ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
-{% if report.personal %}<h2>May be personal, and stands in clear</h2><ul>{% for name, why in report.personal.items() %}<li>{{ name }} (by {{ why }})</li>{% endfor %}</ul>{% endif %}
-<h2>Findings</h2>
-{% if not groups %}<p>{{ report.verdict }}.</p>{% else %}
-<div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Findings</th><th>Such as</th></tr></thead><tbody>
-{% for g in groups %}<tr><td data-name="Severity">{{ badge(g.worst) }}</td>
-<td data-name="Rule"><a href="#{{ g.worst.rule.id }}">{{ g.worst.rule.id }}</a> {{ g.worst.rule.title }}</td><td data-name="Findings">{{ "{:,}".format(g.findings | length) }}</td>
-<td data-name="Such as">{{ place(g.worst) }}</td></tr>
-{% endfor %}</tbody></table></div>
+<h2>Not seen</h2>
+{% if not report.hidden %}<p>No key was missing for these {{ "{:,}".format(report.files) }} files{{ "" if report.deep else "; their pages were not read" }}.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if groups %}<h2>Each rule</h2>{% endif %}
 {% for g in groups %}{% set rule = g.worst.rule %}<section id="{{ rule.id }}"><h3>{{ rule.id }} {{ rule.name }}</h3><p class="note">{{ rule.title }}. {{ rule.why }}</p>
 <ul>{% for f in g.findings[:examples] %}<li>{{ badge(f) }} {{ place(f) }}: {{ f.message }}</li>{% endfor %}</ul>
 {% if g.findings | length > examples %}<p>And {{ "{:,}".format(g.findings | length - examples) }} more; the JSON report has all.</p>{% endif %}
-{% set commands, advice = g.commands, g.advice %}
-{% if commands %}<p>Mend it:</p><ul>{% for one in commands[:commands_most] %}<li><code>{{ one }}</code></li>{% endfor %}</ul>{% if commands | length > commands_most %}<p>And {{ commands | length - commands_most }} more commands; the JSON report has all.</p>{% endif %}{% endif %}
-{% if advice %}<p>Needs a person:</p><ul>{% for one in advice[:commands_most] %}<li>{{ one }}</li>{% endfor %}</ul>{% endif %}</section>
-{% endfor %}{% endif %}
-<h2>Not seen</h2>
-{% if not report.hidden %}<p>No key was missing for these {{ "{:,}".format(report.files) }} files{{ "" if report.deep else "; their pages were not read" }}.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if g.advice %}<p>For a person:</p><ul>{% for one in g.advice[:commands_most] %}<li>{{ one }}</li>{% endfor %}</ul>{% endif %}</section>
+{% endfor %}
 {% for title, caption, heads, lines in charts if lines %}<h2>{{ title }}</h2><figure><table>
 {% if heads %}<thead><tr><th></th>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr></thead>{% endif %}<tbody>
 {% for name, cells in lines %}<tr><th>{{ name }}</th>{% for text, share, colour in cells %}{% if heads %}<td style="background:color-mix(in srgb,{{ colour }} {{ share }}%,transparent)">{{ text }}</td>{% else %}<td class="bar"><div style="width:{{ share }}%;background:{{ colour }}"></div></td><td>{{ text }}</td>{% endif %}{% endfor %}</tr>
@@ -90,8 +93,11 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def to_html(report: Report) -> str:
+def to_html(report: Report, *, beside: Sequence[str] = ()) -> str:
     """The page; the same audit gives the same text.
+
+    Args:
+        beside: pages in the same folder, which it links.
 
     Raises:
         MissingDependencyError: `jinja2` is not installed.
@@ -99,8 +105,8 @@ def to_html(report: Report) -> str:
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     moment = "not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z")
     return rendered(
-        _PAGE, report=report, chunks=chunks, moment=moment, colours=_COLOURS, colour=_colour(report), charts=_charts(report),
-        groups=report.by_rule(), examples=_EXAMPLES, commands_most=_MOST_COMMANDS, version=__version__,
+        _PAGE, report=report, beside=beside, chunks=chunks, moment=moment, colours=_COLOURS, colour=_colour(report), charts=_charts(report),
+        groups=report.by_rule(), commands=list(report.commands().items()), examples=_EXAMPLES, commands_most=_MOST_COMMANDS, version=__version__,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from string import Formatter
@@ -48,7 +49,9 @@ _Group = tuple[str, Hashable]
 def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
     """The findings, each with what mends it: commands are those of its table, advice that of its rule there."""
     retired = {path for one in facts.indexes for path in one.retired}
-    resealed = {one.file for one in findings if _reseals(one, facts)}
+    resealed = {one.file or "" for one in findings if _reseals(one, facts)}
+    tables = Counter(facts.places.roots.get(path, "") for path in resealed)
+    resealed |= {table for table, count in tables.items() if count > _MOST_FILES}
     keys = [_group_of(one, facts, resealed) for one in findings]
     groups: dict[_Group, list[Finding]] = {}
     for key, one in zip(keys, findings, strict=True):
@@ -75,13 +78,17 @@ def _reseals(finding: Finding, facts: Facts) -> bool:
     return finding.mendable and finding.rule.fix == RESEAL and policy is not None and policy.origin is not None
 
 
-def _group_of(finding: Finding, facts: Facts, resealed: Collection[str | None]) -> _Group:
-    """Findings that one command is for: those of a table that it treats alike. First its template."""
+def _group_of(finding: Finding, facts: Facts, resealed: Collection[str]) -> _Group:
+    """Findings that one command is for: those of a table that it treats alike.
+
+    Args:
+        resealed: files that are sealed as the policy has them, and tables of which all are.
+    """
     path = finding.file or ""
     file = facts.by_path.get(path)
     table = facts.places.roots.get(path) or path
     template = finding.rule.fix_for(Format.PARQUET if file is None else Format(file.file_format))
-    if finding.mendable and path in resealed and _is_covered(finding, facts, template):
+    if finding.mendable and not {path, table}.isdisjoint(resealed) and _is_covered(finding, facts, template):
         return RESEAL, table
     kind = None if file is None else (file.file_format, file.algorithm is None)
     column = finding.column if _OF_COLUMN in template else None
@@ -90,6 +97,8 @@ def _group_of(finding: Finding, facts: Facts, resealed: Collection[str | None]) 
 
 def _is_covered(finding: Finding, facts: Facts, template: str) -> bool:
     """Whether the command that seals a file as the policy has it mends this as well."""
+    if is_of_index(finding.file or ""):
+        return False
     if _OF_COLUMN in template:
         policy = facts.policies.of(finding.file or "")
         entry = own_entry(policy.columns, finding.column) if policy is not None and finding.column else None

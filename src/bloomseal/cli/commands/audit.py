@@ -19,6 +19,7 @@ from ..reports import Target
 
 if TYPE_CHECKING:
     from ...audit.report import Report
+    from ...audit.rules.findings import Finding
 
 __all__ = ["audit"]
 
@@ -231,16 +232,11 @@ def _tell(report: Report) -> None:
     )
     if rules := report.by_rule():
         verbose = CommandState.current().verbose
-        shown = (
-            [(f, 1, 1) for f in report.findings] if verbose else [(r.worst, len(r.findings), r.files) for r in rules]
-        )
-        table(
-            ["severity", "rule", "findings", "files", "what", "where" if verbose else "such as"],
-            [
-                (f.severity.label, f"{f.rule.id} {f.rule.name}", count, files, f.message, _place(f.file, f.column, f.row_groups))
-                for f, count, files in shown
-            ],
-        )  # fmt: skip
+        heads = ["severity", "rule", "findings", "files", "what", "such as"]
+        shown = [_line(one.worst, len(one.findings), one.files) for one in rules]
+        if verbose:
+            heads, shown = ["severity", "rule", "what", "where"], [_line(one) for one in report.findings]
+        table(heads, shown)
         _list("to mend it:", (f"{command}\n      # {', '.join(ids)}" for command, ids in report.commands().items()))
         serious = (one for one in rules if one.worst.severity.label != "info" and one.advice)
         # What a person does is told once for a rule, by the worst of its findings.
@@ -260,6 +256,11 @@ def _list(title: str, lines: Iterable[str]) -> None:
         click.echo("\n".join(f"    {printable(part)}" for part in line.split("\n")))
     if len(shown) > _LISTED:
         click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
+
+
+def _line(one: Finding, *counts: int) -> list[Any]:
+    where = _place(one.file, one.column, one.row_groups)
+    return [one.severity.label, f"{one.rule.id} {one.rule.name}", *counts, one.message, where]
 
 
 def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) -> str:

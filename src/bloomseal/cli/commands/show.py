@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["show", "verify"]
 
 _LISTED: Final = 1000
+_NOTES: Final = 20
 
 
 @click.command(cls=Command, first=("--policy", "--table", "--keyring", "--without-keys", "--files"))
@@ -111,11 +113,11 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
     if CommandState.current().json:
         told = [report.to_dict() for report, _ in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
         print_json(told[0] if len(told) == 1 else told)
-    else:
+    elif len(listed) == 1:
         for report, encrypted in seen:
             _show_verified(report, encrypted, filters)
-        for problem in failed:
-            click.echo(printable(f"failed: {problem}"))
+    else:
+        _show_all(seen, failed, filters)
     good = not failed and all(report.complete if strict else report.ok for report, _ in seen)
     return 0 if good else 1
 
@@ -132,11 +134,7 @@ def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None
         ],
         title=report.path,
     )
-    kinds = sorted({*report.authenticated, *report.unauthenticated})
-    table(
-        ["module", "authenticated", "not authenticated"],
-        [(kind, report.authenticated[kind], report.unauthenticated[kind]) for kind in kinds],
-    )
+    _show_modules([report])
     lines: list[tuple[str, Iterable[object]]] = [
         ("failed", report.failures),
         ("filter not asked", report.filters_unasked),
@@ -145,3 +143,45 @@ def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None
     for what, texts in lines:
         for text in texts:
             click.echo(printable(f"  {what}: {text}"))
+
+
+def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError], filters: bool) -> None:
+    """Files of which there is something to know, and a summary of all."""
+    reports = [report for report, _ in seen]
+    for report, encrypted in seen:
+        if not report.ok or CommandState.current().verbose:
+            _show_verified(report, encrypted, filters)
+    for problem in failed:
+        click.echo(printable(f"failed: {problem}"))
+    broken = len(failed) + sum(not report.ok for report in reports)
+    complete = sum(report.complete for report in reports)
+    part = len(reports) + len(failed) - broken - complete
+    unopened = Counter(column for report in reports for column in report.inaccessible)
+    facts(
+        [
+            ("verdict", f"failed: {broken} of {len(reports) + len(failed)} files" if broken else "no module failed"),
+            ("complete", f"{complete:,} files"),
+            ("sound, as far as they could be opened", f"{part:,} files" if part else None),
+            ("failed", f"{broken:,} files" if broken else None),
+            ("no key for", ", ".join(f"{name} ({count} files)" for name, count in unopened.items()) or None),
+            ("filters that hold their values", sum(report.filters_true for report in reports) if filters else None),
+            ("filters not asked", sum(len(report.filters_unasked) for report in reports) or None),
+        ],
+        title=f"{len(reports) + len(failed):,} files",
+    )
+    _show_modules(reports)
+    notes = Counter(note for report in reports for note in report.notes)
+    for note, count in notes.most_common(_NOTES):
+        click.echo(printable(f"  note: {note} ({count} files)"))
+    if not CommandState.current().verbose:
+        click.echo("  each file: --verbose, --format json")
+
+
+def _show_modules(reports: Sequence[VerifyReport]) -> None:
+    authentic: Counter[str] = Counter()
+    other: Counter[str] = Counter()
+    for report in reports:
+        authentic.update(report.authenticated)
+        other.update(report.unauthenticated)
+    kinds = sorted({*authentic, *other})
+    table(["module", "authenticated", "not authenticated"], [(kind, authentic[kind], other[kind]) for kind in kinds])
