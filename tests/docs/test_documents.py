@@ -29,6 +29,7 @@ RUNNING = [
     "docs/cli.md",
     "docs/format-walkthrough.md",
     "docs/sealed-index.md",
+    "docs/compact.md",
     "docs/recipes.md",
     "docs/evidence.md",
     "docs/threat-model.md",

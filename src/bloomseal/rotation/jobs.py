@@ -163,7 +163,7 @@ class Rekey(Job):
             if format_for(source, self.operation) is Format.ORC:
                 return plan_rekey(file, self.decryption, self._orc_target(file))
             walk, decryption = self._open(source)
-            spec = self._spec(walk, decryption)
+            spec = self.sealing(walk, decryption)
             calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
@@ -179,7 +179,7 @@ class Rekey(Job):
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
         with open_source(ref) as source:
             walk, decryption = self._open(source)
-            spec, filters = self._spec(walk, decryption), self._filters(walk)
+            spec, filters = self.sealing(walk, decryption), self._filters(walk)
             refuse_old_keys(walk, spec)
         new = NewFile(ref, ref)
         report = convert(
@@ -200,7 +200,8 @@ class Rekey(Job):
         """Those to build."""
         return self.bloom_filters
 
-    def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
+    def sealing(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
+        """What the file's rows are to be sealed with. Raises as `like`."""
         if self.encryption is not None:
             return encryption_for(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)

@@ -46,7 +46,7 @@ class Reseal(Rekey):
         )
         return Walk(source, *open_footer(source, decryption)), decryption
 
-    def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:  # noqa: ARG002
+    def sealing(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:  # noqa: ARG002
         policy = self._policy
         spec = encryption_for(policy, walk.source.ref)
         own: dict[str, Any] = dict(spec.column_keys or {})

@@ -207,7 +207,7 @@ class AtomicFile:
                 os.posix_fadvise(self._fd, self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED)
             self._sent = self._written
 
-    def commit(self, check: Callable[[Source], None]) -> None:
+    def commit(self, check: Callable[[Source], object]) -> None:
         """Sync, reopen for `check`, and rename into place.
 
         Raises:
@@ -223,7 +223,7 @@ class AtomicFile:
                 self._rename(self._new, check)
         self._close()
 
-    def _rename(self, new: Replacement, check: Callable[[Source], None]) -> None:
+    def _rename(self, new: Replacement, check: Callable[[Source], object]) -> None:
         def checked(fd: int) -> None:
             fault_point("synced")
             check(self._as_written(fd))
@@ -242,7 +242,7 @@ class AtomicFile:
         size = os.fstat(fd).st_size
         return Source(self._ref, size, partial(pread, fd), lambda: None, fd)
 
-    def _upload(self, check: Callable[[Source], None]) -> None:
+    def _upload(self, check: Callable[[Source], object]) -> None:
         import mmap
 
         from .objects import put

@@ -30,7 +30,7 @@ from ..storage.replacement import temporary_name
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Existing", "TargetFolder"]
+__all__ = ["Existing", "TargetFolder", "remove_data_file"]
 
 
 class Existing(StrEnum):
@@ -204,35 +204,11 @@ class TargetFolder:
         for old in self._old:
             path = posixpath.join(self.ref.path, old.relative)
             with storage_errors("remove the old file", path):
-                gone = self._remove_local(old) if self.ref.filesystem is None else self._remove_remote(old)
+                gone = remove_data_file(self._at(old.relative), old.identity)
             (removed if gone else kept).append(path)
         for folder in sorted({posixpath.dirname(old.relative) for old in self._old}, reverse=True):
             self._remove_empty(folder)
         return removed, kept
-
-    def _remove_local(self, old: _Old) -> bool:
-        folder, name = posixpath.split(old.relative)
-        with Folder.at(self.ref.path) as root, root.below(folder) as here, here.locked(name):
-            if (now := here.stat(name)) is None:
-                return True
-            if identity(now) != old.identity:
-                return False
-            material = posixpath.basename(MaterialStore(self._at(old.relative)).path)
-            if here.stat(material) is not None:
-                # Not the file first: killed then, its material would stay for good. A temporary file is tidied.
-                name, taken = temporary_name(name), name
-                os.rename(taken, name, src_dir_fd=here.fd, dst_dir_fd=here.fd)
-            for other in (f".{posixpath.basename(old.relative)}.crc", material, name):
-                here.remove(other)
-        return True
-
-    def _remove_remote(self, old: _Old) -> bool:
-        assert self.ref.filesystem is not None  # noqa: S101
-        ref = self._at(old.relative)
-        self.ref.filesystem.delete_file(ref.path)
-        with contextlib.suppress(FileNotFoundError):
-            self.ref.filesystem.delete_file(MaterialStore(ref).path)
-        return True
 
     def _remove_empty(self, relative: str) -> None:
         while relative and self.ref.filesystem is None:
@@ -246,6 +222,43 @@ class TargetFolder:
 
     def _at(self, relative: str) -> FileRef:
         return FileRef(posixpath.join(self.ref.path, relative), self.ref.filesystem, self.ref.path)
+
+
+def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
+    """Remove a file of a table, and what belongs to it.
+
+    Args:
+        ref: with the table's folder.
+        before: `identity` of the file that is meant, where it is on this machine.
+
+    Returns:
+        False: somebody has exchanged it meanwhile, and it stays.
+
+    Raises:
+        OSError: the storage failed.
+    """
+    material = MaterialStore(ref).path
+    if ref.filesystem is not None:
+        ref.filesystem.delete_file(ref.path)
+        with contextlib.suppress(FileNotFoundError):
+            ref.filesystem.delete_file(material)
+        return True
+    assert ref.root is not None  # noqa: S101
+    folder, name = posixpath.split(os.path.relpath(ref.path, ref.root))
+    with Folder.at(ref.root) as root, root.below(folder) as here, here.locked(name):
+        if (now := here.stat(name)) is None:
+            return True
+        if identity(now) != before:
+            return False
+        beside = posixpath.basename(material)
+        others = (f".{name}.crc", beside)
+        if here.stat(beside) is not None:
+            # Not the file first: killed then, its material would stay for good. A temporary file is tidied.
+            name, taken = temporary_name(name), name
+            os.rename(taken, name, src_dir_fd=here.fd, dst_dir_fd=here.fd)
+        for other in (*others, name):
+            here.remove(other)
+    return True
 
 
 def _raised(error: OSError) -> None:

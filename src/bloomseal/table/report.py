@@ -14,7 +14,44 @@ from .query.workers import side_by_side
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["TableVerifyReport", "verify_files"]
+    from ..index.update import UpdateReport
+
+__all__ = ["CompactionReport", "TableVerifyReport", "verify_files"]
+
+
+@dataclass
+class CompactionReport(ShownInNotebooks):
+    """What `SealedTable.compact` did, or would do.
+
+    Attributes:
+        dry_run: nothing was written.
+        files: one entry per new file: output, files (those that it replaces), rows, old_size, new_size.
+        left: file → why it can't become part of another one, however small it is.
+        failed: the first of some files that were to become one → why they did not. They are as they were.
+        finished: files that an earlier run, which was killed, had replaced already, and that are gone now.
+        kept: old files that somebody exchanged meanwhile; they are still there.
+        indexes: column → what was done to its sealed index, see `SealedIndex.update`.
+    """
+
+    dry_run: bool = False
+    files: list[dict[str, Any]] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    indexes: dict[str, UpdateReport] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed, and no file holds rows that another one holds."""
+        return not self.failed and not self.kept
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.__dict__,
+            "ok": self.ok,
+            "indexes": {column: one.to_dict() for column, one in self.indexes.items()},
+        }
 
 
 @dataclass

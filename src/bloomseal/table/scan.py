@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..read.plan import ReadStats
 
-__all__ = ["FileOpener", "Progress", "scanned"]
+__all__ = ["FileOpener", "Progress", "scanned", "spare_descriptors"]
 
 Progress = Callable[[float, int], None]
 _Portion = tuple[deque[pa.RecordBatch], bool]
@@ -79,7 +79,7 @@ class FileOpener:
             return fragment.shape
         if not fragment.groups:
             self._done[number] = fragment.plan.stats, seen
-        elif len(self._open) < _MOST_OPEN and _spare_descriptors():
+        elif len(self._open) < _MOST_OPEN and spare_descriptors():
             self._open[number] = fragment, seen
             return fragment.shape
         fragment.file.close()
@@ -89,7 +89,7 @@ class FileOpener:
         """Those of the files that have rows, open until each of their `groups` is `done`."""
         first = 0
         while first < len(numbers):
-            block = numbers[first : first + max(min(_BLOCK, _spare_descriptors()), 1)]
+            block = numbers[first : first + max(min(_BLOCK, spare_descriptors()), 1)]
             for taken in side_by_side(self._take, block, threads):
                 if isinstance(taken, BloomsealError):
                     raise taken
@@ -149,7 +149,7 @@ class FileOpener:
             self._close(self._reading.popitem()[0])
 
 
-def _spare_descriptors() -> int:
+def spare_descriptors() -> int:
     """How many more files may be open that need not be: until the process has half of those open that it may have. A
     new descriptor is the lowest that is free, so it tells how many there are.
     """

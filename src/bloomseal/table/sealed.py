@@ -17,6 +17,7 @@ from ..core.verdict import Hits, Verdict, verdicts
 from ..notebook import ShownInNotebooks
 from ..read.file import GATHERED, STREAMED, SealedFile
 from ..read.plan import ReadStats
+from .changes import TableChanges
 from .query.indexes import Indexes
 from .query.narrow import known_values, narrowed, shapes_of
 from .query.parts import TableParts
@@ -27,11 +28,8 @@ from .scan import FileOpener, scanned
 if TYPE_CHECKING:
     from ..core.parquet.schema import Schema
     from ..index.sealed import SealedIndex
-    from ..orc.rewrite.report import OrcRewriteReport
     from ..policy import TablePolicy
     from ..specs import EncryptionSpec
-    from ..write.attach import AttachReport
-    from ..write.writer import FilterRequest
     from .advice import ColumnAdvice
     from .inspection import TableInspection
     from .report import TableVerifyReport
@@ -43,7 +41,7 @@ _INSPECTED: Final = 1000
 """Files that a notebook has opened, to show their table."""
 
 
-class SealedTable(ShownInNotebooks):
+class SealedTable(TableChanges, ShownInNotebooks):
     """Many files as one table; make one with `open_table`. Threads may share it.
 
     The list of files is that of the moment when it was opened; files are opened when they are asked.
@@ -274,29 +272,6 @@ class SealedTable(ShownInNotebooks):
         if (files := self._indexes.only) is None:
             raise UnsupportedError("an index is that of a table in one folder", column=column, hint="one by one")
         return SealedIndex(files, column, self._parts.decryption, encryption)
-
-    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
-        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
-        before it are done.
-
-        Returns:
-            File → report.
-
-        Raises:
-            UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
-            BloomsealError: as `bloomseal.attach_filters`.
-        """
-        from ..write.attach import attach_filters
-
-        if self._parts.snapshot is not None:
-            raise UnsupportedError(
-                "a table's log keeps the sizes of its files, which attach would change", hint="rewrite the table"
-            )
-        decryption = self._parts.decryption
-        return {
-            found.ref.path: attach_filters(found.ref, filters, decryption=decryption, **options)
-            for found in self._parts.files
-        }
 
     def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
         """Open every module of every file that the keys at hand can open. A file that can't be opened is in the

@@ -293,11 +293,11 @@ class FileWriter:
             self._samples[encoded.ordinal, column] = sample
         self._out.add_row_group(encoded.walk, 0, encoded.filters)
 
-    def _check(self, reopened: Source) -> None:
+    def _check(self, reopened: Source) -> Walk:
         """Before the file gets its name: the footer opens and every filter finds a value that went into it."""
-        decryption = self._keys.decryption() if self._keys else None
-        footer, keys = open_footer(reopened, decryption)
-        check_filters(Walk(reopened, footer, keys), self._specs, self._samples)
+        walk = Walk(reopened, *open_footer(reopened, self._keys.decryption() if self._keys else None))
+        check_filters(walk, self._specs, self._samples)
+        return walk
 
     def _confirm_keys(self, file: AtomicFile) -> None:
         """What would be replaced is lost where the KMS has wrapped wrongly: nobody could open the new file."""

@@ -18,7 +18,7 @@ from ...core.parquet.page import Page
 from ...core.storage.source import Buffer
 from ...core.thrift import Cursor
 
-__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater"]
+__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater", "codec_to_write"]
 
 PLAIN: Final = 0
 PLAIN_DICTIONARY: Final = 2
@@ -29,6 +29,11 @@ _GZIP_OR_ZLIB: Final = 47
 _UNCOMPRESSED: Final = 0
 _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 """CompressionCodec as pyarrow calls them. LZO it has not, and LZ4 (5) has a framing that differs between writers."""
+
+
+def codec_to_write(codec: int | None) -> str:
+    """What pyarrow's writer calls a CompressionCodec; its default in the place of those that it does not write."""
+    return "none" if codec == _UNCOMPRESSED else _CODECS.get(codec or -1, "snappy").removesuffix("_raw")
 
 
 class Inflater:

@@ -1,0 +1,186 @@
+"""What a compaction knows of a file before it touches one: whether all of it opens, and which others it agrees with."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..core.errors import UsageError
+from ..core.parquet.keys_at_hand import need_verified
+from ..core.parquet.schema import Schema
+from ..core.sbbf import PhysicalType
+from ..core.storage.ref import FileRef
+from ..format.pages.inflate import codec_to_write
+from ..policy import TablePolicy
+from ..read.file import SealedFile
+from ..read.parquet import ParquetFile
+from ..specs import EncryptionSpec
+from ..storage.discovery.kinds import FoundFile
+from ..write.encode import Encoder
+from .files import ChangedError, mark_of
+from .jobs import Rekey
+from .settings import Decryption, Encryption
+
+__all__ = ["RECORD", "Candidate", "Kind", "Kinds"]
+
+RECORD: Final = b"bloomseal.replaces"
+"""Where a new file names those that it replaces, in its key-value metadata."""
+_APART: Final = {RECORD, b"pandas", b"ARROW:schema"}
+"""What differs from file to file and says nothing of what the rows mean."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a new file is made with.
+
+    Attributes:
+        schema: of its rows, with their key-value metadata.
+        leaves: of the schema that pyarrow writes for them.
+        sealing: what seals them.
+        options: for pyarrow's writer.
+    """
+
+    schema: pa.Schema
+    leaves: Schema
+    sealing: Encryption
+    options: dict[str, Any]
+
+
+@dataclass
+class Candidate:
+    """A file that may become part of another one.
+
+    Attributes:
+        mark: what differs once another file stands in its place.
+        identity: as `SealedFile.identity`.
+        why: it stays as it is, whatever its size.
+        alike: equal for files that may become one.
+        data, decoded: bytes of its pages, compressed and not.
+        filters, sealed: its columns that have filters, and that are encrypted.
+        replaces: name → identity of the files whose rows it holds.
+    """
+
+    found: FoundFile
+    mark: tuple[int, ...] | None
+    size: int
+    rows: int
+    identity: bytes
+    why: str | None = None
+    alike: Hashable = None
+    data: int = 0
+    decoded: int = 0
+    filters: set[str] = field(default_factory=set)
+    sealed: set[str] = field(default_factory=set)
+    replaces: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def ref(self) -> FileRef:
+        return self.found.ref
+
+    @property
+    def folder(self) -> str:
+        return posixpath.dirname(self.ref.path)
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.ref.path)
+
+
+class Kinds:
+    """The kinds of files that a table has.
+
+    Args:
+        given: what seals the new files; a `DecryptionSpec`: the master keys of the old ones.
+
+    Attributes:
+        known: `Candidate.alike` → the kind; or why there can be no such file.
+    """
+
+    def __init__(self, given: Encryption | Decryption | None) -> None:
+        self._given = given
+        self.known: dict[Hashable, Kind | str] = {}
+
+    def look(self, found: FoundFile, file: SealedFile) -> Candidate:
+        """One file, which is open.
+
+        Raises:
+            BloomsealError: a column can't be opened; the file is another one by now.
+        """
+        one = Candidate(found, mark_of(found.ref), file.source.size, file.num_rows, file.identity)
+        if not isinstance(file, ParquetFile):
+            one.why = "ORC: the engine that writes such files merges them"
+        elif self._given is None or not file.encrypted:
+            one.why = "in plaintext, where nothing tells a file from others: seal it first"
+        elif file.source.identity not in (None, one.mark):
+            raise ChangedError("the file was changed by someone else meanwhile", file=file.path)
+        else:
+            self._open(file, one)
+        return one
+
+    def _open(self, file: ParquetFile, one: Candidate) -> None:
+        walk = file.walk
+        need_verified(walk.footer, file.source, "the new file")
+        for group in range(file.num_row_groups):
+            for chunk in walk.chunks(group):
+                walk.cipher(chunk)
+                meta = walk.meta(chunk)
+                one.data += meta.total_compressed_size or 0
+                one.decoded += meta.total_uncompressed_size or 0
+                if chunk.encrypted:
+                    one.sealed.add(chunk.leaf.name)
+                if meta.bloom_filter_offset is not None:
+                    one.filters.add(chunk.leaf.name)
+        one.replaces = _record(file)
+        if not one.rows:
+            one.why = "without rows"
+            return
+        if isinstance(self._given, TablePolicy | EncryptionSpec):
+            sealing, settings = self._given, None
+        else:
+            assert self._given is not None  # noqa: S101
+            sealing = Rekey(self._given).sealing(walk, self._given)
+            settings = repr((sealing.footer_key, sealing.column_keys, sealing.key_bits, sealing.aad_prefix, sealing))
+        schema = file.arrow_schema().remove_metadata()
+        told = {name: value for name, value in file.metadata.items() if name not in _APART}
+        types = file.leaves.raw, schema.serialize().to_pybytes()
+        one.alike = one.folder, *types, frozenset(told.items()), settings
+        if one.alike not in self.known:
+            self.known[one.alike] = _kind(file, schema.with_metadata(told), sealing)
+        if isinstance(kind := self.known[one.alike], str):
+            one.why = kind
+
+
+def _record(file: ParquetFile) -> dict[str, bytes]:
+    """The files that this one replaces. The footer was authenticated; a file that rows were taken out of since does not
+    hold those of its old files any more.
+    """
+    try:
+        told = json.loads(file.metadata[RECORD])
+        return {str(name): bytes.fromhex(one) for name, one in told["files"].items() if told["rows"] == file.num_rows}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _kind(file: ParquetFile, schema: pa.Schema, sealing: Encryption) -> Kind | str:
+    leaves, walk = file.leaves.leaves, file.walk
+    physical = {leaf.type.physical for leaf in leaves if leaf.type.logical and leaf.type.logical.kind == "decimal"}
+    options: dict[str, Any] = {
+        "compression": {leaf.name: codec_to_write(walk.meta(walk.chunk(0, leaf.index)).codec) for leaf in leaves},
+        "store_decimal_as_integer": bool(physical & {PhysicalType.INT32, PhysicalType.INT64}),
+        "use_deprecated_int96_timestamps": any(leaf.type.physical is PhysicalType.INT96 for leaf in leaves),
+    }
+    if file.leaves.files:
+        return "values of type FILE may point to bytes of the file that are no column's"
+    try:
+        made = Encoder(schema, dict(options), file.path).template.schema
+    except UsageError as error:
+        return error.what
+    for old, new in zip(leaves, made.leaves, strict=False):
+        if old != new:
+            return f"column {old.name} ({old.type}) would become another one ({new.name}, {new.type})"
+    return Kind(schema, made, sealing, options)

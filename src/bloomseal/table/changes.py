@@ -1,0 +1,82 @@
+"""What changes the files of a table, as its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UnsupportedError
+from .query.parts import TableParts
+
+if TYPE_CHECKING:
+    from ..orc.rewrite.report import OrcRewriteReport
+    from ..policy import TablePolicy
+    from ..specs import EncryptionSpec
+    from ..write.attach import AttachReport
+    from ..write.writer import FilterRequest
+    from .report import CompactionReport
+
+__all__ = ["TableChanges"]
+
+
+class TableChanges:
+    """The part of `SealedTable` that changes files."""
+
+    _parts: TableParts
+
+    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
+        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
+        before it are done.
+
+        Returns:
+            File → report.
+
+        Raises:
+            UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
+            BloomsealError: as `bloomseal.attach_filters`.
+        """
+        from ..write.attach import attach_filters
+
+        if self._parts.snapshot is not None:
+            raise UnsupportedError(
+                "a table's log keeps the sizes of its files, which attach would change", hint="rewrite the table"
+            )
+        decryption = self._parts.decryption
+        return {
+            found.ref.path: attach_filters(found.ref, filters, decryption=decryption, **options)
+            for found in self._parts.files
+        }
+
+    def compact(
+        self,
+        *,
+        target_size: int = 256_000_000,
+        encryption: EncryptionSpec | TablePolicy | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CompactionReport:
+        """Make large files of small ones: in each folder those that agree in schema and keys, in the order of the
+        table. docs/compact.md says what a reader sees meanwhile. Open the table again afterwards: its files are others.
+
+        Args:
+            target_size: bytes of a new file, about. A file larger than half of it stays as it is.
+            encryption: what seals the new files; None: the policy that the table was opened with, or fresh data keys
+                under the master keys of the old files, where these agree.
+            dry_run: tell which files would become which, and have the KMS wrap a key for each column; write nothing.
+            progress: called with (bytes of old files done, bytes of all that are to be done).
+
+        Raises:
+            UsageError: no such size.
+            UnsupportedError: a Delta or Iceberg table, whose log names its files.
+            KeyAccessError, IntegrityError, FormatError, PolicyError: a file can't be opened, or a column of it; nothing
+                was touched.
+        """
+        from ..write.arguments import a_count  # look-ups need not load this
+
+        target = a_count(target_size, "target_size", "files of {} bytes")
+        # By its name: the verbs that change many files lie above this room.
+        done: CompactionReport = import_module("bloomseal.rotation.compaction").compact(
+            self._parts, encryption, target, dry_run=dry_run, progress=progress
+        )
+        return done
