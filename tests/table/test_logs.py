@@ -414,8 +414,9 @@ def test_iceberg_that_was_copied_is_not_read_where_it_was(
 ) -> None:
     copied = tmp_path / "copied"
     shutil.copytree(tmp_path / "ice" / "n" / "t", copied)
-    with pytest.raises(bs.UsageError, match="leads out of the table"):
-        bs.read_table(copied, decryption=spec)
+    files = bs.open_table(copied, decryption=spec).files
+    assert files
+    assert all(Path(file).is_relative_to(copied) for file in files)
     (tmp_path / "moved").symlink_to(tmp_path / "ice")
     assert bs.read_table(tmp_path / "moved" / "n" / "t", decryption=spec).num_rows == 2
 

@@ -106,13 +106,15 @@ def find_files(
         leftovers: tell temporary files too, which killed writers have left.
 
     Raises:
-        UsageError: nothing at one of the paths.
+        UsageError: nothing at one of the paths; an encrypted Iceberg table.
         MissingDependencyError: a table without its library.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else paths
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
+    for log in found.logs.values():
+        log.need_clear()  # whoever changes files that a sealed list names breaks the table
     parts = [one for one in found.others if indexes and one.kind is FileKind.HIDDEN and is_of_index(one.relative)]
     files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
     # Leftovers go with the next run on this machine.

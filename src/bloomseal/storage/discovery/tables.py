@@ -248,24 +248,27 @@ class _Search:
                     raise
                 listing.problems.append(PlaceProblem(folder.path, str(error)))
             else:
-                self._keep_live(files, live, listing, folder, below)
+                if live is not None:
+                    self._keep_live(files, live, listing, folder, below)
         self._sort_out(files.values(), listing)
         if not self.everything and listing.root is not None and not (files or listing.problems or self.result.logs):
             raise UsageError(
                 "the folder holds no Parquet or ORC files", file=ref.path, hint="files named *.parquet or *.orc"
             )
 
-    def _live(self, folder: FileRef, named: FileRef, layout: TableLayout, *, inside: bool) -> Sequence[LiveFile]:
-        """The live files of a table with a log."""
+    def _live(self, folder: FileRef, named: FileRef, layout: TableLayout, *, inside: bool) -> Sequence[LiveFile] | None:
+        """The live files of a table with a log; None with `everything`, where the list of them is sealed."""
         if not self.everything and inside:
             raise UsageError(
                 f"{articled(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
             )
         log = open_log(named, layout, self.version, self.iceberg)
+        live: Sequence[LiveFile] | None = None
         if self.everything:
             from ..logs.snapshot import LiveFile
 
-            live: Sequence[LiveFile] = tuple(map(LiveFile, sorted(log.paths())))
+            if not log.sealed:
+                live = tuple(map(LiveFile, sorted(log.paths())))
         elif not self.alone:
             raise UsageError("a table with a log is opened alone", file=folder.path)
         else:

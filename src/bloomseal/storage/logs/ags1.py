@@ -14,9 +14,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ...core.encryption import SecretKey
 from ...core.encryption.cipher import NONCE_BYTES, TAG_BYTES
 from ...core.errors import FormatError, IntegrityError
+from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
+from ..places import open_source
+from .decoded import need_readable
 
-__all__ = ["Ags1Stream"]
+__all__ = ["Ags1Stream", "is_sealed"]
 
 _MAGIC: Final = b"AGS1"
 _HEADER: Final = 8
@@ -81,3 +84,14 @@ class Ags1Stream:
         raise IntegrityError(
             f"block {number} does not authenticate: altered, moved, or under another key", file=self._source.name
         )
+
+
+def is_sealed(ref: FileRef) -> bool:
+    """Whether a file of a log, which is not too long to be read, begins as a stream does.
+
+    Raises:
+        FormatError, UsageError: it is too long, or can't be read.
+    """
+    with open_source(ref) as source:
+        need_readable(source.size, ref.path)
+        return source.size >= len(_MAGIC) and bytes(source.read(0, len(_MAGIC))) == _MAGIC

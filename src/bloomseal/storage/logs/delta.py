@@ -38,6 +38,11 @@ class DeltaLog:
         UsageError: not a table that it understands, or no such version.
     """
 
+    sealed = False
+
+    def need_clear(self) -> None:
+        """As `IcebergLog.need_clear`: nobody seals these."""
+
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
         self._ref = ref
         table = library("deltalake", "delta", _deltalake).DeltaTable

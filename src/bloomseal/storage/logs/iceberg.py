@@ -29,7 +29,7 @@ from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
 
-__all__ = ["IcebergLog", "load", "newest_metadata", "read_metadata"]
+__all__ = ["IcebergLog", "below", "load", "newest_metadata", "read_metadata"]
 
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
@@ -47,6 +47,9 @@ _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs":
 class IcebergLog:
     """The metadata of an Iceberg table.
 
+    Attributes:
+        sealed: the manifest list is encrypted, and nothing was said about keys.
+
     Args:
         ref: the table's folder, or one of its metadata files.
         version: the id of a snapshot; None: the current one.
@@ -60,12 +63,21 @@ class IcebergLog:
         self.folder, self._metadata, self._newest = newest_metadata(ref)
         self._ref = self.folder
         data = read_metadata(self._metadata)
-        self._table: Any = load(self._metadata, data)
+        self._table: Any = load(self._metadata, data, self.folder)
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:
             raise UsageError(f"the table has no snapshot {version}", file=ref.path)
         wanted = version if version is not None else self._table.metadata.current_snapshot_id
-        if wanted in _sealed(data):
+        self._sealed = _sealed(data)
+        self.sealed = wanted in self._sealed
+
+    def need_clear(self) -> None:
+        """The list of files can be read.
+
+        Raises:
+            UsageError: it is encrypted.
+        """
+        if self.sealed:
             raise UsageError(
                 "an encrypted Iceberg table: the list of its files is sealed",
                 file=self._metadata.path,
@@ -78,7 +90,9 @@ class IcebergLog:
 
         Raises:
             UnsupportedError: its files' rows are not its rows: delete files, or columns with defaults.
+            UsageError: as `need_clear`.
         """
+        self.need_clear()
         try:
             found = opened(self._ref, self._read)
         except UsageError:
@@ -112,7 +126,9 @@ class IcebergLog:
         inside = FileRef(posixpath.dirname(self._metadata.path), self.folder.filesystem)
         files = _names(inside)
         tables = {self._metadata.path: self._table} | dict(self._others(inside, files, found))
-        names, seen = Names(), set[int]()
+        names, seen = Names(), set[int](self._sealed)
+        if seen:
+            found.problems.append(f"{self._ref.path}: {len(seen)} snapshots whose lists of files are sealed")
         for path, table in tables.items():
             names.add(table.metadata)
             found.elsewhere |= set(self._elsewhere(table.metadata))
@@ -143,19 +159,24 @@ class IcebergLog:
             if _NUMBER.fullmatch(name) is None:
                 found.problems.append(f"{ref.path}: its name has no number, so that it may be the table's latest")
             try:
-                yield ref.path, load(ref, read_metadata(ref))
+                yield ref.path, load(ref, read_metadata(ref), self.folder)
             except BloomsealError as error:
                 found.problems.append(f"{ref.path}: {error.what}")
 
     def _elsewhere(self, metadata: Any) -> Iterator[str]:
         for name in _PLACES:
             if (place := metadata.properties.get(name)) is not None:
-                path = in_table(place, self._ref, quoted=False).rstrip("/")
+                path = self._at(place).rstrip("/")
                 if not f"{path}/".startswith(f"{self._ref.path.rstrip('/')}/"):
                     yield path
 
     def paths(self) -> set[str]:
-        """The files of the snapshot that was asked for, with those that tell which rows were deleted."""
+        """The files of the snapshot that was asked for, with those that tell which rows were deleted.
+
+        Raises:
+            UsageError: as `need_clear`.
+        """
+        self.need_clear()
         table = self._table
         snapshot = table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
         return opened(self._ref, lambda: self._paths(snapshot, table))
@@ -217,7 +238,14 @@ class IcebergLog:
         }
 
     def _path(self, file: Any) -> str:
-        return in_table(file.file_path, self._ref, quoted=False)
+        return self._at(file.file_path)
+
+    def _at(self, place: str) -> str:
+        """Where a place that the metadata name lies; one below the table's location, below the folder that was opened,
+        wherever the table was copied to.
+        """
+        inside = below(place, self._table.metadata.location)
+        return in_table(place, self._ref, quoted=False) if inside is None else f"{self._ref.path.rstrip('/')}/{inside}"
 
 
 def _files(snapshot: Any, table: Any) -> Iterator[Any]:
@@ -272,10 +300,18 @@ def _sealed(data: bytes) -> set[int]:
     return {one["snapshot-id"] for one in json.loads(data).get("snapshots") or () if one.get("key-id") is not None}
 
 
-def load(ref: FileRef, data: bytes) -> Any:
-    """The table that one metadata file describes, as the library has it."""
+def below(place: str, location: str) -> str | None:
+    """The path of a place below a table's location; None where it is elsewhere."""
+    inside = place.removeprefix(f"{location.rstrip('/')}/")
+    return (
+        None if inside == place or posixpath.normpath(inside) != inside or inside.startswith(("/", "../")) else inside
+    )
+
+
+def load(ref: FileRef, data: bytes, folder: FileRef) -> Any:
+    """The table that one metadata file describes, as the library has it; folder: the table's."""
     table = library("pyiceberg", "iceberg", _pyiceberg)
-    return opened(ref, lambda: table(location(ref), data))
+    return opened(ref, lambda: table(location(ref), data, location(folder)))
 
 
 def _format_of(file: Any) -> str:
@@ -341,7 +377,7 @@ def _hint(ref: FileRef) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _pyiceberg() -> Callable[[str, bytes], Any]:
+def _pyiceberg() -> Callable[[str, bytes, str], Any]:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
     from pyiceberg.table import StaticTable
@@ -360,12 +396,15 @@ def _pyiceberg() -> Callable[[str, bytes], Any]:
     class _Near(PyArrowFileIO):
         """What the metadata name is read from the file system that they lie on, and nowhere else."""
 
-        def __init__(self, metadata: str) -> None:
+        def __init__(self, place: str, folder: str) -> None:
             super().__init__({})
-            scheme = self.parse_location(metadata)[0]
+            scheme = self.parse_location(folder)[0]
+            self._place, self._folder = place, folder.rstrip("/")
             self._scheme = _SAME.get(scheme, scheme)
 
         def new_input(self, location: str) -> PyArrowFile:
+            inside = below(location, self._place)
+            location = location if inside is None else f"{self._folder}/{inside}"
             scheme, _, path = self.parse_location(location)
             if _SAME.get(scheme, scheme) != self._scheme:
                 raise UsageError(f"the table's metadata lead to another kind of storage: {scheme}")
@@ -374,11 +413,11 @@ def _pyiceberg() -> Callable[[str, bytes], Any]:
             file = super().new_input(location)
             return _Counted(location, file._path, file._filesystem)
 
-    def table(location: str, data: bytes) -> StaticTable:
+    def table(location: str, data: bytes, folder: str) -> StaticTable:
         # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
         # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
-        files = _Near(location)
         metadata = TableMetadataUtil.parse_raw(data.decode())
+        files = _Near(metadata.location, folder)
         return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
 
     return table

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import posixpath
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from ...core.storage.ref import FileRef
 from ..places import open_source
 from .ags1 import Ags1Stream
 from .decoded import need_avro, need_readable
-from .iceberg import IcebergLog, load, newest_metadata, read_metadata
+from .iceberg import IcebergLog, below, load, newest_metadata, read_metadata
 from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
 from .snapshot import LiveFile, Snapshot
 
@@ -53,7 +52,7 @@ class EncryptedIcebergLog(IcebergLog):
     """
 
     def __init__(self, ref: FileRef, opening: IcebergOpening, version: int | None = None) -> None:
-        self._newest: bool
+        self.sealed, self._sealed = False, set()
         self.folder, self._metadata, self._newest = newest_metadata(ref)
         self._ref, self._version, self._opening = self.folder, version, opening
         try:
@@ -64,10 +63,10 @@ class EncryptedIcebergLog(IcebergLog):
     def _open(self, data: bytes) -> None:
         spec = self._opening.spec
         spec.check_metadata(data)
-        self._table = load(self._metadata, data)
+        self._table = load(self._metadata, data, self.folder)
         try:
             document = json.loads(data)
-            self._location = str(document["location"]).rstrip("/")
+            self._location = str(document["location"])
             wanted = self._version if self._version is not None else document.get("current-snapshot-id")
             snapshots = {one["snapshot-id"]: one for one in document.get("snapshots") or ()}
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -185,8 +184,7 @@ class EncryptedIcebergLog(IcebergLog):
         Raises:
             PolicyError: it is not below the location that the metadata say.
         """
-        inside = place.removeprefix(f"{self._location}/")
-        if inside == place or posixpath.normpath(inside) != inside or inside.startswith(("/", "../")):
+        if (inside := below(place, self._location)) is None:
             raise PolicyError("the metadata name a file outside of the table's location", file=place)
         return FileRef(f"{self._ref.path.rstrip('/')}/{inside}", self._ref.filesystem)
 

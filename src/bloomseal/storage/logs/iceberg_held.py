@@ -17,6 +17,7 @@ from ...core.errors import FormatError
 from ...core.storage.ref import FileRef
 from ...core.storage.source import Source
 from ..places import open_source
+from .ags1 import is_sealed
 from .decoded import most_decoded, need_readable
 from .snapshot import BOUNDS, PARTITIONS, History, location
 
@@ -77,10 +78,10 @@ def look_for_values(
         ref = FileRef(posixpath.join(folder.path, name), folder.filesystem)
         try:
             if name.endswith(".avro") and io is not None:
-                with open_source(ref) as source:
-                    need_readable(source.size, ref.path)
+                if is_sealed(ref):
+                    continue
                 held: Iterable[tuple[str, str]] = _in_avro(io.new_input(location(ref)), names)
-            elif name.endswith((".puffin", ".stats")):
+            elif name.endswith((".puffin", ".stats")) and not is_sealed(ref):
                 with open_source(ref) as source:
                     held = list(_in_puffin(source, names))
             else:
