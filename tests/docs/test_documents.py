@@ -31,6 +31,8 @@ RUNNING = [
     "docs/sealed-index.md",
     "docs/compact.md",
     "docs/recipes.md",
+    "docs/polars.md",
+    "docs/duckdb.md",
     "docs/evidence.md",
     "docs/threat-model.md",
     "docs/limitations.md",
