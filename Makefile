@@ -30,7 +30,7 @@ check: $(VENV)/.dev ## style, types and the import contract
 
 docs: $(VENV)/.docs ## the documentation site and the manual pages, into build; a broken link fails
 	$(BIN)/python tools/commands.py page docs/commands.md
-	$(BIN)/python tools/commands.py man build/man
+	$(BIN)/python tools/commands.py man build/man/man1
 	$(BIN)/zensical build --clean --strict
 
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs

@@ -19,7 +19,7 @@ def test_every_public_name_is_there() -> None:
 
 
 PACKAGES = ["audit", "evidence", "keytools", "orc", "rotation", "spark"]
-"""Those of which CONTRIBUTING.md says that their names are public."""
+"""Those of which docs/contributing.md says that their names are public."""
 
 
 def test_each_name_is_public_in_one_place() -> None:

@@ -44,7 +44,7 @@ RUNNING = [
 ALL = [
     *RUNNING,
     "SECURITY.md",
-    "CONTRIBUTING.md",
+    "docs/contributing.md",
     "CHANGELOG.md",
     "docs/core.md",
     "docs/faq.md",
@@ -201,7 +201,7 @@ def tests_of_ours() -> str:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{one.name}" for one in (ROOT / "docs").glob("*.md"))],
+    ["README.md", "SECURITY.md", *(f"docs/{one.name}" for one in (ROOT / "docs").glob("*.md"))],
 )
 def test_the_files_and_tests_that_it_names_exist(document: str, files: list[str], tests_of_ours: str) -> None:
     """A check that a reader can't find proves nothing. Decisions of old name what has gone since."""

@@ -57,11 +57,20 @@ def test_no_link_leads_out_of_the_site(path: Path) -> None:
     assert [link for link in links if not (path.parent / link).resolve().is_relative_to(DOCS)] == []
 
 
+def shown() -> list[str]:
+    return [name for path in DOCS.rglob("*.md") for name in re.findall(r"(?m)^::: (\S+)", path.read_text("utf-8"))]
+
+
+def test_the_reference_shows_what_there_is() -> None:
+    """A page with another name is left out of the site."""
+    places = [name.rpartition(".") for name in shown()]
+    assert [name for module, _, name in places if not hasattr(importlib.import_module(module), name)] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_stands_once_in_the_reference(package: str) -> None:
-    shown = [name for path in DOCS.rglob("*.md") for name in re.findall(r"(?m)^::: (\S+)", path.read_text("utf-8"))]
     names = importlib.import_module(f"bloomseal{package}").__all__
-    assert [name for name in names if shown.count(f"bloomseal{package}.{name}") != 1] == []
+    assert [name for name in names if shown().count(f"bloomseal{package}.{name}") != 1] == []
 
 
 @pytest.mark.parametrize("kind", ["page", "man"])

@@ -129,7 +129,7 @@ class SealedIndex:
             false_places, pad, max_keys: as for `build`; None: as they were, where the old manifest tells.
 
         Raises:
-            As `build`.
+            BloomsealError: as `build`.
         """
         return self._build(index_policy(false_places, pad, max_keys, self.folder.readable()), dry_run, progress)
 
@@ -272,7 +272,7 @@ class SealedIndex:
         """The numbers of the files that no fact is about.
 
         Raises:
-            As `manifest`.
+            BloomsealError: as `manifest`.
         """
         return [int(number) for number in np.flatnonzero(~self._coverage().covered)]
 

@@ -38,7 +38,7 @@ def open_file(
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Returns:
-        A `bloomseal.read.parquet.ParquetFile` or a `bloomseal.read.orc.file.OrcFile`.
+        The file, which answers alike for both formats.
 
     Raises:
         FormatError, UnsupportedError: the file is broken, or of a kind that is not known.

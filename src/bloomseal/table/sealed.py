@@ -248,10 +248,19 @@ class SealedTable(TableChanges, ShownInNotebooks):
         return self._parts.open(number)
 
     def advise(self, columns: Sequence[str] | None = None, **options: Any) -> list[ColumnAdvice]:
-        """For each column: is a filter, an index or neither worth it? See `bloomseal.table.advice.advise`.
+        """Tell for each column whether a filter, an index or neither is worth it, measured on a sample of row groups.
+
+        Args:
+            columns: dotted paths; None: all leaf columns.
+            options: ``queries``, column → values that queries look for; ``fpp`` and ``false_places`` of the filter and
+                the index to compare.
+
+        Returns:
+            One for each column, in the order of the schema.
 
         Raises:
-            BloomsealError: as there.
+            UsageError: a table without files, or no such column.
+            BloomsealError: no file can be opened.
         """
         from .advice import advise
 

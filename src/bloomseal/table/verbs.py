@@ -97,8 +97,10 @@ def attach_filters(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Any:
-    """Add filters to a file, or to every file of a table, or replace those it has. See
-    `bloomseal.write.attach.attach_filters`, and for ORC files `bloomseal.orc.rewrite.verbs.attach_filters`.
+    """Add filters to a file, or to every file of a table, or replace those it has.
+
+    Pages stay as they are, byte for byte; a filter is sealed where its column is. One in clear that is replaced becomes
+    zeros. Of ORC files: docs/orc.md.
 
     Args:
         path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
