@@ -278,6 +278,13 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
         "bss.typo\n"
         "bs.FilterSpec(fpr=0.1)\n"
         "bs.read_table(3)\n"
+        "rows = bs.read_table('p', policy='policy.toml', table='people', decryption=bs.Policy.load('p'))\n"
+        "bs.write_table(rows, 'p', compression='zstd', policy=bs.Policy.load('p').for_table())\n"
+        "bs.read_table('p', pollicy='policy.toml')\n"
+        "bs.write_table(rows, 'p', bloom_filter={'ssn': True})\n"
+        "bs.write_dataset(rows, 'p', compresion='zstd')\n"
+        "bs.open_table('p').index('ssn', polcy='p')\n"
+        "bs.open_table('p').attach(['ssn'], dryrun=True)\n"
     )
     source = Path(bs.__file__).parents[1]
     done = subprocess.run(
@@ -285,7 +292,8 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
          "--cache-dir", str(tmp_path / "cache"), str(script)],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(source)}, timeout=500,
     )  # fmt: skip
-    told = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if line.startswith("script.py:")}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("script.py:") and " defined in " not in line]
+    told = {int(line.split(":")[1]): line for line in lines}
     assert "columns: typing.Sequence" in told[3], done.stdout
     assert "SplitBlockBloomFilter" in told[4]
     assert "report.Report" in told[5]
@@ -293,6 +301,9 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
     assert all("error" in told[line] and "typo" in told[line] for line in (7, 8))
     assert 'Unexpected keyword argument "fpr"' in told[9]
     assert "error" in told[10]
+    assert not {11, 12} & told.keys()
+    for line, wrong in ((13, "pollicy"), (14, "bloom_filter"), (15, "compresion"), (16, "polcy"), (17, "dryrun")):
+        assert f'Unexpected keyword argument "{wrong}"' in told[line], told[line]
 
 
 # Notebooks

@@ -6,7 +6,7 @@ DuckDB hands no predicate to Python, so `filters=` says which rows a view has, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
     from .storage.discovery.tables import Places
+    from .table.open import OpenTableOptions
 
 __all__ = ["lookup", "register"]
 
@@ -27,10 +28,11 @@ def register(
     connection: DuckDBPyConnection,
     name: str,
     table: SealedTable | Places,
+    /,
     *,
     columns: Sequence[str] | None = None,
     filters: Any = None,
-    **options: Any,
+    **options: Unpack[OpenTableOptions],
 ) -> SealedTable:
     """Make a table, or a part of it, a view of this name. Each query reads it as a stream, row group by row group.
 
@@ -38,7 +40,7 @@ def register(
         connection: the DuckDB connection whose view it is.
         table: a table that was opened, or whatever `bloomseal.open_table` takes.
         columns, filters: as for `SealedTable.scan`; all that a query does not need is better left out here.
-        options: for `bloomseal.open_table`: decryption, version, filesystem, ...
+        options: for `bloomseal.open_table`: policy, decryption, version, filesystem, ...
 
     Returns:
         The table.
@@ -56,11 +58,12 @@ def register(
 def lookup(
     connection: DuckDBPyConnection,
     table: SealedTable | Places,
+    /,
     column: str,
     values: Any,
     *,
     columns: Sequence[str] | None = None,
-    **options: Any,
+    **options: Unpack[OpenTableOptions],
 ) -> DuckDBPyRelation:
     """The rows that hold one of these values, as a relation. Files and row groups are ruled out by their filters.
 

@@ -7,7 +7,7 @@ Polars evaluates the whole predicate on whatever rows come back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from .storage.discovery.tables import Places
+    from .table.open import OpenTableOptions
 
 __all__ = ["scan"]
 
@@ -58,7 +59,7 @@ _COMPARED: Final[tuple[tuple[str, str, Callable[[pl.Expr, pl.Expr], pl.Expr]], .
 _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
-def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
+def scan(table: SealedTable | Places, /, **options: Unpack[OpenTableOptions]) -> pl.LazyFrame:
     """The table, lazily: nothing but its footers is read until the frame is collected.
 
     ``==``, ``!=``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, ``is_null``
@@ -68,7 +69,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
 
     Args:
         table: a table that was opened, or whatever `bloomseal.open_table` takes.
-        options: for `bloomseal.open_table`: decryption, version, filesystem, ...
+        options: for `bloomseal.open_table`: policy, decryption, version, filesystem, ...
 
     Raises:
         UsageError: options for a table that is open already.

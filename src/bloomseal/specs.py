@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
 
 from .core.decryption import DecryptionSpec, as_prefix
 from .core.encryption import Algorithm, SecretKey
@@ -12,18 +13,23 @@ from .core.errors import Hint, UsageError
 from .core.keys.explicit import ExplicitKeys
 from .core.spelling import named_options
 from .core.storage.ref import FileRef
+from .core.text import articled
 
 if TYPE_CHECKING:
-    from .policy import TablePolicy
+    from pyarrow.fs import FileSystem
+
+    from .policy import PolicyChoice, TablePolicy
     from .storage.logs.iceberg_keys import IcebergFileKey, UnwrapBytes
 
 __all__ = [
     "EncryptionSpec",
     "KeyChoice",
+    "PolicyArguments",
     "decryption_for",
     "decryption_of_iceberg_file",
     "encryption_for",
     "iceberg_unwrap",
+    "resolve_policy",
 ]
 
 KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
@@ -94,6 +100,60 @@ class EncryptionSpec:
         )
 
 
+class PolicyArguments(TypedDict, total=False):
+    """A policy in the place of a specification, in every call that reads or writes.
+
+    Attributes:
+        policy: a policy file's path, a `Policy`, or a table's policy; ``decryption=`` and ``encryption=`` take these.
+        table: the table's name there. Not needed where there is one table, nor where what is read or written lies in
+            the ``root`` of one.
+    """
+
+    policy: PolicyChoice | None
+    table: str | None
+
+
+Spec = TypeVar("Spec", DecryptionSpec, EncryptionSpec)
+
+
+def resolve_policy(
+    kind: type[Spec],
+    given: Spec | PolicyChoice | None,
+    place: Any = (),
+    filesystem: FileSystem | None = None,
+    *,
+    policy: PolicyChoice | None = None,
+    table: str | None = None,
+) -> Spec | TablePolicy | None:
+    """The one rule of what a caller means by ``decryption=`` or ``encryption=``, and by `PolicyArguments`.
+
+    Args:
+        given: a specification of this kind, or what `policy` may be.
+        place: what is read or written, on `filesystem`: a path, or several.
+
+    Returns:
+        The specification; or the policy of one table, found as `Policy.for_table` does.
+
+    Raises:
+        UsageError: both, neither of them, or a table of no policy. And as `Policy.load` and `Policy.for_table`.
+    """
+    name = "decryption=" if kind is DecryptionSpec else "encryption="
+    if policy is not None and given is not None:
+        raise UsageError(f"policy= says all that {name} does", hint="one of the two")
+    chosen = given if policy is None else policy
+    if chosen is None or isinstance(chosen, kind):
+        if table is None:
+            return chosen
+        raise UsageError("table= names a table of a policy", hint="policy=")
+    from .policy import Policy, TablePolicy, table_policy
+
+    path = isinstance(chosen, str) and (":" not in chosen or os.path.exists(chosen))  # noqa: PTH110  # or a KMS
+    if path or isinstance(chosen, os.PathLike | Policy | TablePolicy):
+        return table_policy(cast("PolicyChoice", chosen), table, place, filesystem)
+    hint = "DecryptionSpec(keys=...)" if kind is DecryptionSpec else "EncryptionSpec(footer_key, keys=...)"
+    raise UsageError(f"{name} takes {articled(kind.__name__)} or a policy, not {type(chosen).__name__}", hint=hint)
+
+
 @overload
 def encryption_for(encryption: EncryptionSpec | TablePolicy, file: FileRef | str) -> EncryptionSpec: ...
 @overload
@@ -106,8 +166,6 @@ def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRe
     """
     if encryption is None or isinstance(encryption, EncryptionSpec):
         return encryption
-    if not hasattr(encryption, "encryption_arguments"):
-        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
     return EncryptionSpec(**encryption.encryption_arguments(file))
 
 
@@ -119,11 +177,6 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
     """As `encryption_for`, to read with."""
     if decryption is None or isinstance(decryption, DecryptionSpec):
         return decryption
-    if not hasattr(decryption, "decryption_arguments"):
-        raise UsageError(
-            f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
-            hint="DecryptionSpec(keys=...)",
-        )
     return DecryptionSpec(**decryption.decryption_arguments(file))
 
 

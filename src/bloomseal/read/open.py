@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
+from ..core.decryption import DecryptionSpec
 from ..core.errors import PolicyError
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
-from ..specs import decryption_for
+from ..specs import decryption_for, resolve_policy
 from ..storage.formats import Format, format_at
 from ..storage.places import FilePlace, open_source
 from .file import SealedFile, opened
@@ -16,9 +17,9 @@ from .parquet import ParquetFile
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..core.decryption import DecryptionSpec
     from ..format.inspect import Inspection
-    from ..policy import TablePolicy
+    from ..policy import PolicyChoice, TablePolicy
+    from ..specs import PolicyArguments
 
 __all__ = ["inspect_file", "open_file"]
 
@@ -26,8 +27,9 @@ __all__ = ["inspect_file", "open_file"]
 def open_file(
     path: FilePlace | FileRef,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> SealedFile:
     """Open a Parquet or an ORC file: one read of its tail, of Parquet the footer opened or its signature verified.
 
@@ -35,7 +37,8 @@ def open_file(
         path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place
             that was found in a table.
         filesystem: of pyarrow or fsspec.
-        decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
+        decryption: keys and expectations, or a policy; None for a plaintext file.
+        policy: ``policy=`` and ``table=``, see `bloomseal.specs.PolicyArguments`.
 
     Returns:
         The file, which answers alike for both formats.
@@ -47,12 +50,14 @@ def open_file(
         UsageError: no such file, or arguments that contradict one another.
     """
 
+    opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
+
     def of_its_format(source: Source) -> SealedFile:
         if format_at(source) is Format.ORC:
             from .orc.file import OrcFile
 
-            return OrcFile(source, decryption)
-        return ParquetFile(source, decryption)
+            return OrcFile(source, opening)
+        return ParquetFile(source, opening)
 
     return opened(path, filesystem, of_its_format)
 

@@ -13,7 +13,7 @@ from ..core.errors import UsageError
 from ..core.storage.ref import FileRef
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
-from ..specs import EncryptionSpec
+from ..specs import EncryptionSpec, resolve_policy
 from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan
 from .settings import tools_or_none
@@ -27,6 +27,8 @@ class Job(ABC):
     """What is to be done with every file.
 
     Attributes:
+        decryption, encryption: of those that have them: a specification; or a table's policy, the file or `Policy` of
+            one table.
         operation: its name.
         open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
         indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
@@ -36,6 +38,11 @@ class Job(ABC):
     operation: ClassVar[str]
     open_ended: ClassVar[bool] = True
     indexes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, kind in (("decryption", DecryptionSpec), ("encryption", EncryptionSpec)):
+            if (given := getattr(self, name, None)) is not None:
+                setattr(self, name, resolve_policy(kind, given))
 
     @abstractmethod
     def plan(self, file: DataFile) -> FilePlan:

@@ -68,6 +68,7 @@ class Rewrap(Job):
     indexes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._forget()
 
     def begin(self) -> None:
@@ -155,6 +156,7 @@ class Rekey(Job):
     open_ended: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.encryption is not None and (self.master_keys or self.changes or self.external is not None):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
@@ -322,6 +324,7 @@ class Unseal(_OutputJob):
     already: ClassVar[str] = "plaintext already"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.output is None) != self.in_place:
             raise UsageError("either a folder for the plaintext files, or in place", hint=Hint.UNSEAL_PLACE)
 

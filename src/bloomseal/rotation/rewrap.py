@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.decryption import DecryptionSpec
-from ..core.errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
+from ..core.errors import BloomsealError, FormatError, Hint, KeyAccessError, MissingFileError, UsageError
 from ..core.keys.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..core.parquet.footer import FooterKind
 from ..core.parquet.walk import Walk
@@ -19,8 +19,8 @@ from ..keytools.access_log import AccessLog
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.material.store import MaterialStore
 from ..notebook import ShownInNotebooks
-from ..policy import TablePolicy
-from ..specs import decryption_for
+from ..policy import PolicyChoice
+from ..specs import PolicyArguments, decryption_for, resolve_policy
 from ..storage.places import open_source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of, need_unchanged
@@ -88,11 +88,12 @@ class RewrapReport(ShownInNotebooks):
 def rewrap(
     path: str | os.PathLike[str],
     *,
-    decryption: DecryptionSpec | TablePolicy,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     master_keys: Mapping[str, str] | None = None,
     check_keys: bool = False,
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
+    **policy: Unpack[PolicyArguments],
 ) -> RewrapReport:
     """Wrap a file's data keys anew; the data keys, and so all modules, stay as they are.
 
@@ -106,8 +107,9 @@ def rewrap(
     file's wrapped key there, and have it wrapped under a master key that he may use.
 
     Args:
-        decryption: its ``keys`` have master keys behind them, and lead to the footer key. Or the policy of
-            the file's table, which then also says which master key is to wrap what.
+        decryption: its ``keys`` have master keys behind them, and lead to the footer key. Or a policy, which then also
+            says which master key is to wrap what; so do ``policy=`` and ``table=``, see
+            `bloomseal.specs.PolicyArguments`.
         master_keys: old name → new name; keys under other master keys are left alone. None: what the policy says, or
             else every key under the current version of the master key that it is under now.
         check_keys: unwrap every new wrapping and compare. Without it the data keys stay in a KMS that re-wraps itself.
@@ -120,8 +122,10 @@ def rewrap(
         BloomsealError: the storage failed, or somebody else changed the file. In every case the file opens as before.
     """
     ref = resolve_path(path, filesystem)
-    rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
-    spec = decryption_for(decryption, ref)
+    if (opening := resolve_policy(DecryptionSpec, decryption, ref, **policy)) is None:
+        raise UsageError("nothing says what to open with", hint=Hint.KEYS)
+    rewrapper = Rewrapper(opening.keys, target_of(opening, master_keys), check_keys=check_keys)
+    spec = decryption_for(opening, ref)
     try:
         if dry_run:
             return rewrap_file(ref, spec, rewrapper, dry_run=True)

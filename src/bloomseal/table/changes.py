@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import UnsupportedError
 from .query.parts import TableParts
@@ -25,7 +25,9 @@ class TableChanges:
 
     _parts: TableParts
 
-    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
+    def attach(
+        self, filters: FilterRequest, *, dry_run: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, AttachReport | OrcRewriteReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
         before it are done.
 
@@ -44,7 +46,9 @@ class TableChanges:
             )
         decryption = self._parts.decryption
         return {
-            found.ref.path: attach_filters(found.ref, filters, decryption=decryption, **options)
+            found.ref.path: attach_filters(
+                found.ref, filters, decryption=decryption, dry_run=dry_run, progress=progress
+            )
             for found in self._parts.files
         }
 

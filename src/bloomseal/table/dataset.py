@@ -9,7 +9,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import pyarrow as pa
 
@@ -18,8 +18,8 @@ from ..core.text import counted
 from ..format.plain import plain_schema, plain_table
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
-from ..specs import EncryptionSpec
-from ..write.arguments import FilterRequest, a_count
+from ..specs import EncryptionSpec, resolve_policy
+from ..write.arguments import FilterRequest, WriterOptions, a_count, policy_apart
 from ..write.rows_in import Rows, rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
 from .by_policy import index_by_policy
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..index.update import UpdateReport
+    from ..policy import PolicyChoice
 
 __all__ = ["DatasetReport", "write_dataset"]
 
@@ -76,7 +77,7 @@ def write_dataset(
     data: Any,
     folder: str | os.PathLike[str],
     *,
-    encryption: EncryptionSpec | TablePolicy | None = None,
+    encryption: EncryptionSpec | PolicyChoice | None = None,
     partition_by: Sequence[str] = (),
     rows_per_file: int | None = None,
     bytes_per_file: int | None = None,
@@ -89,7 +90,7 @@ def write_dataset(
     threads: int = 1,
     check_keys: bool | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[WriterOptions],
 ) -> DatasetReport:
     """Write rows as a table of many files, in folders by the values of columns.
 
@@ -105,7 +106,7 @@ def write_dataset(
     Args:
         data: as for `write_table`.
         folder: the table's folder: path, URI or path on `filesystem`. It is made.
-        encryption: keys and modes, or a table's policy; None writes plaintext files.
+        encryption: keys and modes, or a policy; None, without ``policy=`` too, writes plaintext files.
         partition_by: columns that become folders, as Hive, Spark and pyarrow name them (``country=DE``), and are in no
             file: texts, whole numbers, booleans, dates. Their values stand in clear. Null becomes
             ``__HIVE_DEFAULT_PARTITION__``. A BloomsealWarning tells of texts that readers take for something else.
@@ -129,6 +130,8 @@ def write_dataset(
             stay and are named by the error. All old files are still there, unless it was their removal that failed.
     """
     by = _columns(partition_by)
+    named, encoding = policy_apart(options)
+    sealing = resolve_policy(EncryptionSpec, encryption, folder, filesystem, **named)
     settings = _Settings(
         None if rows_per_file is None else a_count(rows_per_file, "rows_per_file", "files of {} rows"),
         None if bytes_per_file is None else a_count(bytes_per_file, "bytes_per_file", "files of {} bytes"),
@@ -141,11 +144,11 @@ def write_dataset(
     except ValueError:
         raise UsageError(f"unknown existing={existing!r}", hint=" or ".join(Existing)) from None
     rows = rows_in(data)
-    _check_columns(plain_schema(rows.schema), encryption, by, bloom_filters or ())
+    _check_columns(plain_schema(rows.schema), sealing, by, bloom_filters or ())
     target = TargetFolder(folder, filesystem, mode)
     if check_keys is None and target.replaces:
         check_keys = True
-    arguments = {"encryption": encryption, "bloom_filters": bloom_filters, "threads": threads, **options}
+    arguments = {"encryption": sealing, "bloom_filters": bloom_filters, "threads": threads, **encoding}
     arguments["check_keys"] = check_keys
     writing = _DatasetWrite(target, by, settings, file_name, rows, arguments, progress)
     try:
@@ -153,8 +156,8 @@ def write_dataset(
         report = writing.report
         report.removed, report.kept = target.remove_old()
         writing.warn()
-        if isinstance(encryption, TablePolicy):
-            report.indexes = index_by_policy(target.ref, encryption)
+        if isinstance(sealing, TablePolicy):
+            report.indexes = index_by_policy(target.ref, sealing)
     except BaseException as error:
         writing.abort()
         _name_placed(error, writing.report)
@@ -166,8 +169,6 @@ def _check_columns(
     schema: pa.Schema, encryption: EncryptionSpec | TablePolicy | None, by: Sequence[str], filtered: Iterable[str]
 ) -> None:
     """Refuse columns to partition by that are protected, have a filter, or hold what no folder can be named by."""
-    if encryption is not None and not (isinstance(encryption, EncryptionSpec) or hasattr(encryption, "sensitivity")):
-        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
     check_partitioning(schema.names, encryption, by)
     check_values(schema, by)
     if asked := {*by}.intersection(filtered):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import pyarrow as pa
 
+from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealWarning, UsageError
 from ..core.parquet.expectation import Expectation
 from ..core.spelling import nearest
 from ..read.open import open_file
-from ..specs import iceberg_unwrap
+from ..specs import PolicyArguments, iceberg_unwrap, resolve_policy
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
 from .query.partitions import Partitions
@@ -23,17 +24,29 @@ from .sealed import SealedTable
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..core.decryption import DecryptionSpec
-    from ..policy import TablePolicy
+    from ..policy import PolicyChoice
     from ..storage.discovery.kinds import FoundFile
 
-__all__ = ["as_table", "open_table", "read_table"]
+__all__ = ["OpenTableOptions", "as_table", "open_table", "read_table"]
+
+
+class OpenTableOptions(PolicyArguments, total=False):
+    """The options of `open_table`, for other calls that open a table. See there."""
+
+    decryption: DecryptionSpec | PolicyChoice | None
+    version: int | None
+    filesystem: FileSystem | None
+    partitions: bool
+    partition_types: pa.Schema | None
+    follow_links: bool
+    use_index: Literal["never", "auto", "require"]
+    trust: Literal["auto", "time", "identity"]
 
 
 def open_table(
     path: Places,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     version: int | None = None,
     filesystem: FileSystem | None = None,
     partitions: bool = True,
@@ -41,6 +54,7 @@ def open_table(
     follow_links: bool = False,
     use_index: Literal["never", "auto", "require"] = "auto",
     trust: Literal["auto", "time", "identity"] = "auto",
+    **policy: Unpack[PolicyArguments],
 ) -> SealedTable:
     """Open a table: list its files, and nothing more.
 
@@ -48,7 +62,7 @@ def open_table(
         path: a folder, a pattern (``day=2024-*/*.parquet``), a list of files and folders, a Delta table, an Iceberg
             table (its folder or a ``….metadata.json``), or one file. Which files of a folder count:
             docs/adr/0012-one-rule-of-discovery.md.
-        decryption: keys and expectations for all files, or a table's policy; None for plaintext files.
+        decryption: keys and expectations for all files, or a policy; None for plaintext files.
         version: a Delta table's version, or the id of an Iceberg table's snapshot; None: the current one.
         filesystem: where the path is; None: local, or a URI.
         partitions: folders such as ``country=DE`` give columns. Nothing seals their names: where columns may be sealed,
@@ -60,6 +74,7 @@ def open_table(
         trust: by which an index knows files again: ``auto`` by inode, size and times on this machine, by tags in
             stores whose client tells them, by names where a table's log keeps them; ``time`` in stores also by size and
             time; ``identity`` opens every covered file's footer, and authenticates it.
+        policy: ``policy=`` and ``table=``, see `bloomseal.specs.PolicyArguments`.
 
     Raises:
         UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
@@ -70,12 +85,12 @@ def open_table(
     if partition_types is not None and not isinstance(partition_types, pa.Schema):
         what = f"partition_types= takes a pyarrow schema, not {type(partition_types).__name__}"
         raise UsageError(what, hint='pyarrow.schema({"zip": pyarrow.string()})')
-    opening = None
-    if decryption is not None and decryption.iceberg is not None:
+    opening, iceberg = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy), None
+    if opening is not None and opening.iceberg is not None:
         from ..storage.logs.iceberg_encrypted import IcebergOpening  # few tables need it
 
-        opening = IcebergOpening(decryption.iceberg, iceberg_unwrap(decryption))
-    found = find_files(path, filesystem, version=version, follow_links=follow_links, iceberg=opening)
+        iceberg = IcebergOpening(opening.iceberg, iceberg_unwrap(opening))
+    found = find_files(path, filesystem, version=version, follow_links=follow_links, iceberg=iceberg)
     if found.snapshot is not None:
         known = Partitions.of_log(found.files, found.live, found.snapshot)
     elif partitions:
@@ -91,8 +106,8 @@ def open_table(
         known = Partitions({})
     if not known.stored:
         for name in known.values:
-            Expectation.of_table(decryption).outside(name)
-    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
+            Expectation.of_table(opening).outside(name)
+    return SealedTable(TableParts(found.files, known, found.snapshot, opening, follow_links), use_index, trust)
 
 
 def _tell_of_folders_above(files: Sequence[FoundFile], known: Partitions) -> None:
@@ -114,7 +129,7 @@ def _tell_of_folders_above(files: Sequence[FoundFile], known: Partitions) -> Non
         )
 
 
-def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:
+def as_table(table: SealedTable | Places, options: OpenTableOptions) -> SealedTable:
     """A table that is open, or one opened with these options of `open_table`.
 
     Raises:
@@ -132,11 +147,12 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     filters: Any = None,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     version: int | None = None,
     filesystem: FileSystem | None = None,
     threads: int | None = None,
     int96_unit: str = "ns",
+    **policy: Unpack[PolicyArguments],
 ) -> pa.Table:
     """Read rows of one file, or of a table: `open_table(path).read(columns, filters)`.
 
@@ -146,7 +162,7 @@ def read_table(
         path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as
             for `open_table`.
         columns, filters, int96_unit: as for `SealedFile.read`; also of the columns that stand in folders' names.
-        version: as for `open_table`.
+        decryption, version, policy: as for `open_table`.
         threads: files read at the same time; None: one per processor.
 
     Returns:
@@ -161,7 +177,7 @@ def read_table(
         raise UsageError("the table is open already", hint="table.read(columns, filters)")
     workers(threads)
     if version is None and is_one_file(path, filesystem):
-        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:
             return file.read(columns, filters, int96_unit=int96_unit)
-    table = open_table(path, decryption=decryption, version=version, filesystem=filesystem)
+    table = open_table(path, decryption=decryption, version=version, filesystem=filesystem, **policy)
     return table.read(columns, filters, threads=threads, int96_unit=int96_unit)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from ..core.verdict import Hits, Verdict, verdicts
 from ..notebook import ShownInNotebooks
 from ..read.file import GATHERED, STREAMED, SealedFile
 from ..read.plan import ReadStats
+from ..specs import EncryptionSpec, resolve_policy
 from .changes import TableChanges
 from .query.indexes import Indexes
 from .query.narrow import known_values, narrowed, shapes_of
@@ -28,8 +29,8 @@ from .scan import FileOpener, scanned
 if TYPE_CHECKING:
     from ..core.parquet.schema import Schema
     from ..index.sealed import SealedIndex
-    from ..policy import TablePolicy
-    from ..specs import EncryptionSpec
+    from ..policy import PolicyChoice
+    from ..specs import PolicyArguments
     from .advice import ColumnAdvice
     from .inspection import TableInspection
     from .report import TableVerifyReport
@@ -247,13 +248,20 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """
         return self._parts.open(number)
 
-    def advise(self, columns: Sequence[str] | None = None, **options: Any) -> list[ColumnAdvice]:
+    def advise(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        queries: Mapping[str, Sequence[Any]] | None = None,
+        fpp: float = 0.01,
+        false_places: float = 0.001,
+    ) -> list[ColumnAdvice]:
         """Tell for each column whether a filter, an index or neither is worth it, measured on a sample of row groups.
 
         Args:
             columns: dotted paths; None: all leaf columns.
-            options: ``queries``, column → values that queries look for; ``fpp`` and ``false_places`` of the filter and
-                the index to compare.
+            queries: column → values that queries look for. A column that none names gets neither.
+            fpp, false_places: of the filter and the index to compare.
 
         Returns:
             One for each column, in the order of the schema.
@@ -264,14 +272,21 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """
         from .advice import advise
 
-        return advise(self, columns, **options)
+        return advise(self, columns, queries=queries, fpp=fpp, false_places=false_places)
 
-    def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
+    def index(
+        self,
+        column: str,
+        *,
+        encryption: EncryptionSpec | PolicyChoice | None = None,
+        **policy: Unpack[PolicyArguments],
+    ) -> SealedIndex:
         """The sealed index of a column: build, update, compact, check, show or drop it. See docs/sealed-index.md.
 
         Args:
             column: dotted path of a leaf.
             encryption: what seals the column, and so its index; None: the policy that the table was opened with.
+            policy: ``policy=`` and ``table=`` in its place, see `bloomseal.specs.PolicyArguments`.
 
         Raises:
             UnsupportedError: the table is not one folder. Each of several has its own indexes.
@@ -280,7 +295,8 @@ class SealedTable(TableChanges, ShownInNotebooks):
 
         if (files := self._indexes.only) is None:
             raise UnsupportedError("an index is that of a table in one folder", column=column, hint="one by one")
-        return SealedIndex(files, column, self._parts.decryption, encryption)
+        sealing = resolve_policy(EncryptionSpec, encryption, [found.ref for found in self._parts.files], **policy)
+        return SealedIndex(files, column, self._parts.decryption, sealing)
 
     def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
         """Open every module of every file that the keys at hand can open. A file that can't be opened is in the

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from ..core.decryption import DecryptionSpec
 from ..read.open import inspect_file, open_file
+from ..specs import resolve_policy
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
 
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    from ..core.decryption import DecryptionSpec
     from ..format.verify import VerifyReport
-    from ..policy import TablePolicy
+    from ..policy import PolicyChoice
+    from ..specs import PolicyArguments
     from ..write.attach import Progress
     from ..write.writer import FilterRequest
     from .report import TableVerifyReport
@@ -31,8 +33,9 @@ def probe(
     column: str,
     values: Sequence[Any] | pa.Array | pa.ChunkedArray,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> Any:
     """`open_file(path).probe(column, values)`, or of a table `open_table(path).probe(column, values)`.
 
@@ -40,19 +43,20 @@ def probe(
         Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
     """
     if is_one_file(path, filesystem):
-        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:
             return file.probe(column, values)
     from .open import open_table
 
-    return open_table(path, decryption=decryption, filesystem=filesystem).probe(column, values)
+    return open_table(path, decryption=decryption, filesystem=filesystem, **policy).probe(column, values)
 
 
 def verify(
     path: Places,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     filters: bool = False,
+    **policy: Unpack[PolicyArguments],
 ) -> VerifyReport | TableVerifyReport:
     """`open_file(path).verify()`, or of a table `open_table(path).verify()`; both have ``ok`` and ``complete``.
 
@@ -60,19 +64,20 @@ def verify(
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
     """
     if is_one_file(path, filesystem):
-        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:
             return file.verify(filters=filters)
     from .open import open_table
 
-    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)
+    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False, **policy)
     return table.verify(filters=filters)
 
 
 def inspect(
     path: Places,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> Any:
     """Look at a file: what anybody sees of it, and with `decryption` what its keys open of footer and metadata. Opens
     no page and no filter. `SealedTable.inspect` sums a table up.
@@ -83,19 +88,21 @@ def inspect(
     Raises:
         FormatError: neither a Parquet nor an ORC file, or a broken footer.
     """
+    opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
     if is_one_file(path, filesystem):
-        return inspect_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem)
-    return [inspect_file(file.ref, decryption=decryption) for file in find_files(path, filesystem).files]
+        return inspect_file(cast(FilePlace, path), decryption=opening, filesystem=filesystem)
+    return [inspect_file(file.ref, decryption=opening) for file in find_files(path, filesystem).files]
 
 
 def attach_filters(
     path: Places,
     bloom_filters: FilterRequest,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> Any:
     """Add filters to a file, or to every file of a table, or replace those it has.
 
@@ -106,7 +113,7 @@ def attach_filters(
         path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
             files.
         bloom_filters: column → `FilterSpec`, or True for the default.
-        decryption: keys, or a table's policy.
+        decryption, policy: as for `open_table`.
         dry_run: tell sizes, write nothing.
         progress: called with (bytes done, bytes of all) of each file.
 
@@ -120,8 +127,9 @@ def attach_filters(
         from ..write import attach
 
         how: dict[str, Any] = {"filesystem": filesystem, "dry_run": dry_run, "progress": progress}
-        return attach.attach_filters(cast(Path, path), bloom_filters, decryption=decryption, **how)
+        opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
+        return attach.attach_filters(cast(Path, path), bloom_filters, decryption=opening, **how)
     from .open import open_table
 
-    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)
+    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False, **policy)
     return table.attach(bloom_filters, dry_run=dry_run, progress=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.storage.ref import FileRef
 from ..policy import TablePolicy
@@ -15,6 +15,9 @@ from .by_policy import add_by_policy
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem
+
+    from ..policy import PolicyChoice
+    from ..write.arguments import WriterOptions
 
 __all__ = ["SealedWriter", "write_table"]
 
@@ -49,14 +52,14 @@ def write_table(
     data: Any,
     path: FilePlace | FileRef,
     *,
-    encryption: EncryptionSpec | TablePolicy | None = None,
+    encryption: EncryptionSpec | PolicyChoice | None = None,
     bloom_filters: FilterRequest | None = None,
     row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
     filter_layout: FilterLayout = "row_group",
     filesystem: FileSystem | AbstractFileSystem | None = None,
     threads: int = 1,
     check_keys: bool | None = None,
-    **options: Any,
+    **options: Unpack[WriterOptions],
 ) -> None:
     """Write rows as one Parquet file, its sensitive columns' filters sealed.
 
@@ -69,7 +72,7 @@ def write_table(
             DuckDB relation; anything with ``__arrow_c_stream__``; or an iterator of those. A pandas frame's index is
             stored if it has a name.
         path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
-        encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
+        encryption: keys and modes, or a policy; None, without ``policy=`` too, writes a plaintext file.
         bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths.
             Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as
             asked. None: those of the policy.
@@ -82,10 +85,11 @@ def write_table(
             wrongly would be lost with the file. None: where the file takes another one's place. Who may only wrap
             writes to new places, or says False.
         filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
-        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page
-            index, which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or
-            the footer is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without
-            ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
+        options: ``policy=`` and ``table=``, see `bloomseal.specs.PolicyArguments`. And what
+            `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index, which
+            lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or the footer is
+            plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without ``use_dictionary=``,
+            columns whose dictionary overflows in the first row group get none in the others.
 
     Raises:
         UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting

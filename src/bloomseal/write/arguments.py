@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, Literal
 
@@ -15,14 +15,69 @@ from ..core.parquet.schema import Leaf, Schema
 from ..core.spelling import nearest
 from ..format.hashes.chunk_hashes import carries_filter
 from ..sbbf import FilterSpec
-from ..specs import EncryptionSpec
+from ..specs import EncryptionSpec, PolicyArguments
 
-__all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
+__all__ = [
+    "FilterLayout",
+    "FilterRequest",
+    "WriterOptions",
+    "a_count",
+    "check_options",
+    "is_a",
+    "policy_apart",
+    "resolve_filters",
+]
 
 FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | Mapping[str, Any] | bool] | Collection[str]
 
-_ARGUMENTS: Final = ("encryption", "bloom_filters", "row_group_size", "filter_layout", "filesystem", "threads")
+
+class WriterOptions(PolicyArguments, total=False):
+    """A policy in the place of ``encryption=``; and what `pyarrow.parquet.ParquetWriter` takes for encoding."""
+
+    flavor: str | None
+    version: str
+    use_dictionary: bool | Sequence[str]
+    compression: str | Mapping[str, str]
+    compression_level: int | Mapping[str, int] | None
+    write_statistics: bool | Sequence[str]
+    use_byte_stream_split: bool | Sequence[str]
+    column_encoding: str | Mapping[str, str] | None
+    data_page_size: int
+    data_page_version: str
+    max_rows_per_page: int | None
+    write_batch_size: int | None
+    dictionary_pagesize_limit: int | None
+    write_page_index: bool
+    write_page_checksum: bool
+    sorting_columns: Sequence[Any] | None
+    store_schema: bool
+    store_decimal_as_integer: bool
+    coerce_timestamps: str | None
+    allow_truncated_timestamps: bool
+    use_deprecated_int96_timestamps: bool | None
+    write_time_adjusted_to_utc: bool
+    use_compliant_nested_type: bool
+    use_content_defined_chunking: bool | Mapping[str, int]
+    writer_engine_version: str | None
+
+
+def policy_apart(options: WriterOptions) -> tuple[PolicyArguments, dict[str, Any]]:
+    """What `WriterOptions` say of a policy, and the rest, for pyarrow."""
+    named = PolicyArguments(policy=options.get("policy"), table=options.get("table"))
+    return named, {name: value for name, value in options.items() if name not in named}
+
+
+_ARGUMENTS: Final = (
+    "encryption",
+    "policy",
+    "table",
+    "bloom_filters",
+    "row_group_size",
+    "filter_layout",
+    "filesystem",
+    "threads",
+)
 _PASSED_THROUGH: Final = ("data_page_size", "coerce_timestamps", "allow_truncated_timestamps")
 _OURS: Final = {
     "encryption_properties",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import ModuleType
@@ -23,7 +23,7 @@ from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
-from ..specs import EncryptionSpec, decryption_for, encryption_for
+from ..specs import EncryptionSpec, PolicyArguments, decryption_for, encryption_for, resolve_policy
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.places import open_source, resolve_path
 from .assemble import AnyFilter, Assembler
@@ -34,7 +34,7 @@ from .writer import FilterRequest, resolve_filters
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..policy import TablePolicy
+    from ..policy import PolicyChoice, TablePolicy
 
 __all__ = ["ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
 
@@ -78,11 +78,12 @@ def seal_file(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    encryption: EncryptionSpec | TablePolicy,
+    encryption: EncryptionSpec | PolicyChoice | None = None,
     bloom_filters: FilterRequest | None = None,
     rebuild_filters: bool = False,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> ConversionReport:
     """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
 
@@ -94,6 +95,8 @@ def seal_file(
 
     Args:
         output: the new file; None replaces the old one, whose blocks stay on the disk until they are used again.
+        encryption: keys and modes, or a policy.
+        policy: ``policy=`` and ``table=`` in its place, see `bloomseal.specs.PolicyArguments`.
         bloom_filters: filters to build besides those that the file has, or in their place.
         rebuild_filters: build filters anew, as `FilterSpec()`, that can't be taken over.
         progress: called with (row groups done, row groups in all).
@@ -105,16 +108,20 @@ def seal_file(
             it was.
     """
     ref, target = _places(path, output, filesystem)
-    return convert(ref, target, None, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)
+    sealing = resolve_policy(EncryptionSpec, encryption, target or ref, **policy)
+    if sealing is None:
+        raise UsageError("nothing says what to seal with", hint=Hint.ENCRYPTION)
+    return convert(ref, target, None, sealing, bloom_filters, progress, rebuild_filters=rebuild_filters)
 
 
 def unseal_file(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    decryption: DecryptionSpec | TablePolicy,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> ConversionReport:
     """Decrypt a file to `output`, filters included: everything in it is then in clear, for those who may read the old
     file.
@@ -125,19 +132,23 @@ def unseal_file(
         FormatError, IntegrityError: the file is broken or altered.
     """
     ref, target = _places(path, output, filesystem)
-    return convert(ref, target, decryption, None, progress=progress)
+    opening = resolve_policy(DecryptionSpec, decryption, ref, **policy)
+    if opening is None:
+        raise UsageError("nothing says what to open with", hint=Hint.KEYS)
+    return convert(ref, target, opening, None, progress=progress)
 
 
 def rekey(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    decryption: DecryptionSpec | TablePolicy,
-    encryption: EncryptionSpec | TablePolicy,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
+    encryption: EncryptionSpec | PolicyChoice | None = None,
     bloom_filters: FilterRequest | None = None,
     rebuild_filters: bool = False,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> ConversionReport:
     """Seal a file's modules again under other data keys, with new nonces and a new file identity.
 
@@ -146,6 +157,7 @@ def rekey(
 
     Args:
         bloom_filters, rebuild_filters: as `seal_file`.
+        policy: as `seal_file`, in the place of `decryption`, of `encryption`, or of both.
 
     Raises:
         KeyAccessError: a key is not at hand.
@@ -154,7 +166,15 @@ def rekey(
         IntegrityError: the file is altered. In every case it is as it was.
     """
     ref, target = _places(path, output, filesystem)
-    return convert(ref, target, decryption, encryption, bloom_filters, progress, rebuild_filters=rebuild_filters)
+    if decryption is None:
+        opening = resolve_policy(DecryptionSpec, None, ref, **policy)
+        sealing = resolve_policy(EncryptionSpec, encryption, target or ref) or cast("TablePolicy | None", opening)
+    else:
+        opening = resolve_policy(DecryptionSpec, decryption, ref)
+        sealing = resolve_policy(EncryptionSpec, encryption, target or ref, **policy)
+    if opening is None or sealing is None:
+        raise UsageError("a file is opened, and sealed again", hint="policy=, or decryption= and encryption=")
+    return convert(ref, target, opening, sealing, bloom_filters, progress, rebuild_filters=rebuild_filters)
 
 
 def _places(

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, Unpack
 
 import pyarrow as pa
 
@@ -23,11 +23,21 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
+from ..policy import TablePolicy
 from ..sbbf import FilterSpec
-from ..specs import EncryptionSpec, encryption_for
+from ..specs import EncryptionSpec, encryption_for, resolve_policy
 from ..storage.atomic import AtomicFile
 from ..storage.places import FilePlace, resolve_path
-from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
+from .arguments import (
+    FilterLayout,
+    FilterRequest,
+    WriterOptions,
+    a_count,
+    check_options,
+    is_a,
+    policy_apart,
+    resolve_filters,
+)
 from .assemble import Assembler
 from .encode import Encoder
 from .output_keys import OutputKeys
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem
 
-    from ..policy import TablePolicy
+    from ..policy import PolicyChoice
 
 __all__ = [
     "DEFAULT_ROW_GROUP_SIZE",
@@ -84,29 +94,31 @@ class FileWriter:
         path: FilePlace | FileRef,
         schema: pa.Schema,
         *,
-        encryption: EncryptionSpec | TablePolicy | None = None,
+        encryption: EncryptionSpec | PolicyChoice | None = None,
         bloom_filters: FilterRequest | None = None,
         row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
         filter_layout: FilterLayout = "row_group",
         filesystem: FileSystem | AbstractFileSystem | None = None,
         threads: int = 1,
         check_keys: bool | None = None,
-        **options: Any,
+        **options: Unpack[WriterOptions],
     ) -> None:
         self._owner = os.getpid()
         self._ref = resolve_path(path, filesystem)
         schema = is_a(pa.Schema, schema, "schema")
         row_group_size = a_count(row_group_size, "row_group_size", "a row group of {} rows")
         threads = a_count(threads, "threads", "{} threads")
-        self._policy, encryption = encryption, encryption_for(encryption, self._ref)
-        if bloom_filters is None and self._policy is not None and not isinstance(self._policy, EncryptionSpec):
+        named, encoding = policy_apart(options)
+        self._policy = resolve_policy(EncryptionSpec, encryption, self._ref, **named)
+        spec = encryption_for(self._policy, self._ref)
+        if bloom_filters is None and isinstance(self._policy, TablePolicy):
             bloom_filters = self._policy.bloom_filters()
-        check_options(options, encryption)
+        check_options(encoding, spec)
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
-        options = {"write_page_index": encryption is None or not encryption.plaintext_footer, **options}
+        encoding = {"write_page_index": spec is None or not spec.plaintext_footer, **encoding}
         self._row_group_size = row_group_size
-        self._encoder = Encoder(schema, options, self._ref.path)
+        self._encoder = Encoder(schema, encoding, self._ref.path)
         self._template = self._encoder.template
         self._specs = resolve_filters(self._template.schema, {} if bloom_filters is None else bloom_filters)
         self._pending: list[pa.Table] = []
@@ -116,7 +128,7 @@ class FileWriter:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._ahead: deque[Future[_Encoded]] = deque()
         self._flushed = 0
-        self._keys = OutputKeys(encryption, self._template.schema, self._ref) if encryption else None
+        self._keys = OutputKeys(spec, self._template.schema, self._ref) if spec else None
         self._check_keys = check_keys
         self._file = self._begun()
         self._out = Assembler(self._file, self._keys, filters_at_end=filter_layout == "end")

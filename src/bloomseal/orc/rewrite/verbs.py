@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError, UsageError
 from ...core.storage.ref import FileRef
 from ...sbbf import FilterSpec
-from ...specs import decryption_for
+from ...specs import decryption_for, resolve_policy
 from ...storage.atomic import AtomicFile
 from ...storage.places import open_source
 from ..asking.trust import why_untrusted
@@ -24,7 +24,8 @@ from .rewrite import Progress, Rewriting
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ...policy import TablePolicy
+    from ...policy import PolicyChoice, TablePolicy
+    from ...specs import PolicyArguments
 
 __all__ = ["attach_filters", "rekey", "repair_filters"]
 
@@ -35,11 +36,12 @@ def attach_filters(
     path: str | os.PathLike[str] | FileRef,
     bloom_filters: Mapping[str, FilterSpec | bool] | Collection[str],
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     drop_masked: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> OrcRewriteReport:
     """Add Bloom filters to a file, or replace those it has. Data streams are copied, never decoded and encoded again.
 
@@ -50,6 +52,7 @@ def attach_filters(
         bloom_filters: dotted paths of leaves → `FilterSpec` (only its ``fpp`` counts: sizes are for a whole row group,
             so that they tell nothing of its values) or True; or a list of such paths.
         decryption: must open the encrypted ones of these columns, and say ``allow_ctr``.
+        policy: ``policy=`` and ``table=`` in its place, see `bloomseal.specs.PolicyArguments`.
         drop_masked: of filters in clear on these columns, leave out also those over masked values.
         dry_run: build the filters and report, but write nothing.
         progress: called with (stripes done, stripes in all).
@@ -64,17 +67,19 @@ def attach_filters(
     def wishes(file: OrcLayout) -> list[Wish]:
         return [_wish(file, name, fpp, drop_masked) for name, fpp in _asked(bloom_filters).items()]
 
-    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
+    opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
+    return _rewritten(path, filesystem, opening, wishes, dry_run=dry_run, progress=progress)
 
 
 def repair_filters(
     path: str | os.PathLike[str] | FileRef,
     *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     drop_masked: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> OrcRewriteReport:
     """Seal the filters that a writer left in clear on encrypted columns: built anew over the true values, as large as
     they were, under a new local key. A file without such filters stays as it is. Where none can be built that readers
@@ -90,17 +95,19 @@ def repair_filters(
             if _due(file, name, drop_masked)
         ]
 
-    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
+    opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
+    return _rewritten(path, filesystem, opening, wishes, dry_run=dry_run, progress=progress)
 
 
 def rekey(
     path: str | os.PathLike[str] | FileRef,
     *,
     master_keys: Mapping[str, str] | None = None,
-    decryption: DecryptionSpec | TablePolicy | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **policy: Unpack[PolicyArguments],
 ) -> OrcRewriteReport:
     """New local keys for all encrypted columns, under the newest version of their master keys, or under other ones.
 
@@ -120,7 +127,8 @@ def rekey(
         return []
 
     rotate = dict(master_keys or {})
-    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress, rotate=rotate)
+    opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
+    return _rewritten(path, filesystem, opening, wishes, dry_run=dry_run, progress=progress, rotate=rotate)
 
 
 def _rewritten(
