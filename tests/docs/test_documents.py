@@ -117,8 +117,11 @@ def run_shell(block: Block, document: str) -> str:
 
 
 @pytest.mark.parametrize("document", RUNNING)
-def test_the_document_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_runs(
+    document: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     for name in [name for name in os.environ if name.startswith("BLOOMSEAL_")]:
         monkeypatch.delenv(name)
     names: dict[str, Any] = {"__name__": document}
