@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from bench.advice import DECRYPTION, ENCRYPTION, SHAPES, held
@@ -23,6 +25,51 @@ def test_predictions_are_within_a_fifth(tmp_path: Path, shape: str) -> None:
         assert one.off <= 0.2, one
     if shape in ("ascending numbers", "few values", "dates of one year"):
         assert advice.verdict == "neither"
+
+
+def customers(rows: int, *, ascending: bool) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    words = ("late", "paid", "asked", "refund", "thanks")
+    moments = random.integers(0, 10**15, rows)
+    return {
+        "id": np.arange(rows) if ascending else random.permutation(rows * 50)[:rows],
+        "email": [f"user{one}@example.org" for one in random.integers(0, 10**9, rows)],
+        "country": random.choice(["DE", "FR", "IT", "AT", "US"], rows),
+        "note": [" ".join(random.choice(words, 2)) for _ in range(rows)],
+        "active": random.random(rows) < 0.5,
+        "seen": pa.array(np.sort(moments) if ascending else moments, pa.timestamp("us")),
+    }
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+def test_a_recommendation_is_what_look_ups_show(tmp_path: Path, ascending: bool) -> None:
+    path = tmp_path / "customers.parquet"
+    rows = pa.table(customers(10_000, ascending=ascending))
+    bs.write_table(rows, path, row_group_size=1_000)
+    told = {one.column: one for one in bs.open_table(path).advise()}
+    wins = {name for name, one in told.items() if one.verdict == "filter"}
+    assert wins == ({"email"} if ascending else {"id", "email", "seen"})
+    assert "a value is in 10 of 10 row groups" in told["country"].why
+    if ascending:
+        assert "arrive in order" in told["id"].why
+    asked = [name for name in rows.column_names if name != "active"]
+    before = {name: _decoded(path, rows, name) for name in asked}
+    bs.attach_filters(path, asked)
+    for name in asked:
+        found, one = _decoded(path, rows, name), told[name]
+        assert abs(10 - one.filter_present - found) < 0.5, name
+        assert abs(10 - one.statistics_present - before[name]) < 0.5, name
+        assert (found <= before[name] / 2) == (name in wins), name
+
+
+def _decoded(path: Path, rows: pa.Table, column: str) -> float:
+    """Row groups that a look-up of a value decodes."""
+    values = [rows[column][number].as_py() for number in range(5, rows.num_rows, 1_300)]
+    table, decoded = bs.open_table(path), 0
+    for value in values:
+        table.read([column], [(column, "==", value)])
+        decoded += table.stats.decoded
+    return decoded / len(values)
 
 
 def test_filters_do_better_than_they_were_asked_to(tmp_path: Path) -> None:

@@ -1,21 +1,26 @@
-"""Is a filter, or an index, worth it? Told from a sample of a table's row groups, before anything is written."""
+"""Whether a filter, or an index, is worth it: told from a trial on a sample of a table's row groups, in memory.
+
+Filters are built for the row groups of the sample, and asked for values that are in the table and for values that are
+not; what they rule out counts beyond what statistics rule out. An index leaves the row groups that hold the value.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..core.errors import BloomsealError, UsageError
-from ..core.parquet.statistics import asked, bounds, outside
-from ..core.sbbf import PhysicalType
+from ..core.parquet.statistics import bounds, outside
+from ..core.sbbf import PhysicalType, SplitBlockBloomFilter, hash_bytes
+from ..core.sbbf.encoding import encode_value
+from ..core.sbbf.order import comparable
 from ..core.text import counted
 from ..format.decode import leaf_values, read_row_group
 from ..format.hashes.chunk_hashes import chunk_hashes
@@ -35,14 +40,20 @@ U64 = npt.NDArray[np.uint64]
 
 _FILES, _GROUPS, _VALUES = 24, 32, 8
 """Looked at: files, row groups of them, and values of each row group."""
-_OPEN, _FILTER, _ROW, _INDEX, _STAT = 0.35, 0.06, 25e-6, 1.5, 0.002
-"""Milliseconds of one processor: to open a file, to ask a filter, to search a row, to ask an index, to look whether a
-file is as it was. The verdict goes by their ratios, which are about the same everywhere."""
-_WORTH_FILTER, _WORTH_INDEX = 1.5, 2.0
-_TRIAL: Final = 1 << 16
+_OF_LEFT, _OF_ALL, _OF_BYTES = 0.5, 0.1, 0.75
+"""A filter is worth it that rules out this share of the row groups that statistics leave, and of all row groups, and
+with which a look-up reads no more than this share of the column's bytes, those of filters counted."""
+_MANY_FILES, _LEFT_FILES = 16, 0.25
+"""An index is worth it in a table of so many files of which it leaves this share to open. By statistics and filters
+each file is opened."""
+_TRIES: Final = 2
+_NUMBERS: Final = (PhysicalType.INT32, PhysicalType.INT64, PhysicalType.FLOAT, PhysicalType.DOUBLE)
+_ALIKE: Final = ((ord("0"), 10), (ord("a"), 26), (ord("A"), 26))
+"""Signs that take one another's place: the first, and how many."""
 _SEALED: Final = 90
 """Bytes that sealing adds to a filter, and its header."""
 _RUN_BYTES: Final = 700
+_MINIBLOCK: Final = 32
 
 
 class Sampled(Protocol):
@@ -56,8 +67,8 @@ class Sampled(Protocol):
 
 @dataclass
 class ColumnAdvice(ShownInNotebooks):
-    """What one column is worth. Costs are of one look-up (``==``), for a value that is there and one that is not, half
-    each.
+    """What one column is worth. Row groups are those of the table, counted in the sample, on average of a look-up
+    (``==``): `present` of a value that is in the table, `absent` of one that is not.
 
     Attributes:
         column, type: dotted path, physical and logical type.
@@ -65,13 +76,12 @@ class ColumnAdvice(ShownInNotebooks):
         why: in words.
         files, row_groups: of the table; the latter estimated from the files looked at.
         distinct: values per row group.
-        holding: row groups that hold a value which is there.
-        covering: row groups between whose smallest and greatest value such a value lies.
-        read, read_by_filter, read_by_index: row groups that a look-up of a value which is there reads: by statistics
-            alone, by filters too, by an index.
-        files_opened, files_opened_by_index: for a value that is there.
-        milliseconds, milliseconds_by_filter, milliseconds_by_index: of one processor; rough, for comparison.
+        statistics_present, statistics_absent: row groups that statistics rule out.
+        filter_present, filter_absent: row groups that filters and statistics rule out.
+        index_present, index_absent: row groups that an index rules out.
+        files_opened_by_index: for a value that is there; all of them without an index.
         filter_bytes, index_bytes: on disk.
+        column_bytes: of the column itself.
         queries: how often queries name the column by ``==`` or ``in``; None where none were given.
     """
 
@@ -82,29 +92,29 @@ class ColumnAdvice(ShownInNotebooks):
     files: int = 0
     row_groups: int = 0
     distinct: float = 0.0
-    holding: float = 0.0
-    covering: float = 0.0
-    read: float = 0.0
-    read_by_filter: float = 0.0
-    read_by_index: float = 0.0
-    files_opened: float = 0.0
+    statistics_present: float = 0.0
+    statistics_absent: float = 0.0
+    filter_present: float = 0.0
+    filter_absent: float = 0.0
+    index_present: float = 0.0
+    index_absent: float = 0.0
     files_opened_by_index: float = 0.0
-    milliseconds: float = 0.0
-    milliseconds_by_filter: float = 0.0
-    milliseconds_by_index: float = 0.0
     filter_bytes: int = 0
     index_bytes: int = 0
+    column_bytes: int = 0
     queries: int | None = None
 
 
-@dataclass
-class _SampledGroup:
-    """A row group that was looked at: the hashes of its values, each once; some values; its bounds."""
+class _SampledGroup(NamedTuple):
+    """A row group that was looked at: the hashes of its values, each once; a filter of them; its bounds; some values in
+    plain encoding; bytes of the column chunk.
+    """
 
     hashes: U64
-    values: list[Any]
+    filter: SplitBlockBloomFilter
     bounds: tuple[bytes, bytes] | None
-    rows: int
+    values: list[bytes]
+    size: int
 
 
 @dataclass
@@ -128,8 +138,8 @@ def advise(
     Args:
         table: opened with the keys of the columns.
         columns: dotted paths; None: all leaf columns.
-        queries: column → values that queries look for. They take the place of values of the table; and a column that
-            none names gets neither.
+        queries: column → values that queries look for. They take the place of values of the table, and of values that
+            are not in it; and a column that none names gets neither.
         fpp, false_places: of the filter and the index to compare.
 
     Returns:
@@ -153,15 +163,13 @@ def advise(
             rows += file.num_rows
             wanted = [leaf for leaf in file.leaves.leaves if columns is None or leaf.name in columns]
             for leaf in wanted:
-                sample = samples.setdefault(leaf.name, _ColumnSample(leaf))
-                _look(file, leaf, sample, each, (queries or {}).get(leaf.name))
+                _look(file, leaf, samples.setdefault(leaf.name, _ColumnSample(leaf)), each, FilterSpec(fpp=fpp))
     for name in columns or ():
         if name not in samples:
             raise UsageError("no such column in the files looked at", column=name, hint=", ".join(list(samples)[:10]))
     scale = len(files) / len(chosen)
-    size = _Size(len(files), max(round(groups * scale), 1), round(rows * scale), fpp, false_places)
-    asked_for = None if queries is None else {name: len(values) for name, values in queries.items()}
-    return [_advice(sample, size, asked_for) for sample in samples.values()]
+    size = _Size(len(files), max(round(groups * scale), 1), round(rows * scale), false_places)
+    return [_advice(sample, size, queries) for sample in samples.values()]
 
 
 @dataclass(frozen=True)
@@ -169,11 +177,10 @@ class _Size:
     files: int
     groups: int
     rows: int
-    fpp: float
     false_places: float
 
 
-def _look(file: ParquetFile, leaf: Leaf, sample: _ColumnSample, each: int, queried: Sequence[Any] | None) -> None:
+def _look(file: ParquetFile, leaf: Leaf, sample: _ColumnSample, each: int, spec: FilterSpec) -> None:
     if sample.left is not None:
         return
     if leaf.type.physical is PhysicalType.BOOLEAN:
@@ -183,10 +190,12 @@ def _look(file: ParquetFile, leaf: Leaf, sample: _ColumnSample, each: int, queri
     try:
         for group in sorted({number * count // min(each, count) for number in range(min(each, count))}):
             hashes = np.unique(np.asarray(chunk_hashes(file.walk, group, leaf), dtype=np.uint64))
-            values = list(queried) if queried is not None else _some(file, group, leaf)
             meta = file.walk.meta(file.walk.chunk(group, leaf.index))
-            held = bounds(meta, leaf, file.walk.footer.ordered[leaf.index])
-            sample.groups.append(_SampledGroup(hashes, values, held, file.row_groups[group].num_rows))
+            found = bounds(meta, leaf, file.walk.footer.ordered[leaf.index])
+            values = _encoded(_some(file, group, leaf), leaf)
+            sample.groups.append(
+                _SampledGroup(hashes, spec.build(hashes), found, values, meta.total_compressed_size or 0)
+            )
         sample.stride = max(sample.stride, stride_of(file.walk, leaf))
     except BloomsealError as error:
         sample.left = error.what
@@ -203,123 +212,124 @@ def _some(file: ParquetFile, group: int, leaf: Leaf) -> list[Any]:
     return list(pc.take(found, pa.array(steps)))  # Python holds no nanoseconds, and no far years
 
 
-def _advice(sample: _ColumnSample, size: _Size, asked_for: Mapping[str, int] | None) -> ColumnAdvice:
+def _encoded(values: Sequence[Any], leaf: Leaf) -> list[bytes]:
+    return [found[0] for value in values if (found := encode_value(value, leaf.type))]
+
+
+def _advice(sample: _ColumnSample, size: _Size, queries: Mapping[str, Sequence[Any]] | None) -> ColumnAdvice:
     leaf = sample.leaf
     made = ColumnAdvice(leaf.name, str(leaf.type), "neither", sample.left or "", size.files, size.groups)
-    made.queries = None if asked_for is None else asked_for.get(leaf.name, 0)
-    groups = [one for one in sample.groups if len(one.hashes)]
-    if sample.left is None and not groups:
-        made.why = "no values"
+    groups = sample.groups
+    if queries is not None:
+        made.queries = len(queries.get(leaf.name, ()))
+    if sample.left is None and not any(one.values for one in groups):
+        made.why = "its values can't be looked up" if any(len(one.hashes) for one in groups) else "no values"
     if made.why:
         return made
-    made.distinct = sum(len(one.hashes) for one in sample.groups) / len(sample.groups)
-    made.holding, made.covering = _spread(sample, size.groups)
-    _costs(made, sample, size)
+    made.distinct = sum(len(one.hashes) for one in groups) / len(groups)
+    made.filter_bytes = round((sum(one.filter.num_bytes for one in groups) / len(groups) + _SEALED) * size.groups)
+    made.column_bytes = round(sum(one.size for one in groups) / len(groups) * size.groups)
+    asked = None if queries is None else _encoded(queries.get(leaf.name, ()), leaf)
+    _try(made, sample, size, asked)
     made.verdict, made.why = _verdict(made)
     return made
 
 
-def _spread(sample: _ColumnSample, row_groups: int) -> tuple[float, float]:
-    """In how many row groups a value is that is there, and in how many it lies between the bounds."""
-    holding: list[float] = []
-    covering: list[float] = []
-    every = sample.groups
-    for own, group in enumerate(every):
-        hashes = _hashes(group.values, sample.leaf)
-        others = [one for number, one in enumerate(every) if number != own]
-        for value, hashed in zip(group.values, hashes, strict=True):
-            if hashed is None:
-                continue
-            has = sum(_has(one.hashes, hashed) for one in others)
-            between = sum(_covers(one, value, sample.leaf) for one in others)
-            share = (row_groups - 1) / max(len(others), 1)
-            holding.append(1 + has * share)
-            covering.append(1 + between * share)
-    if not holding:
-        return 1.0, float(row_groups)
-    return float(np.mean(holding)), float(np.mean(covering))
-
-
-def _hashes(values: Sequence[Any], leaf: Leaf) -> list[int | None]:
-    from ..core.sbbf import hash_bytes
-    from ..core.sbbf.encoding import encode_value
-
-    found = (encode_value(value, leaf.type) for value in values)
-    return [hash_bytes(one[0]) if one else None for one in found]
-
-
-def _has(hashes: U64, hashed: int) -> bool:
-    at = int(np.searchsorted(hashes, np.uint64(hashed)))
-    return at < len(hashes) and int(hashes[at]) == hashed
-
-
-def _covers(group: _SampledGroup, value: Any, leaf: Leaf) -> bool:
-    if group.bounds is None:
-        return bool(len(group.hashes))
-    return not outside(*group.bounds, leaf.type, "==", asked(value, leaf.type))
-
-
-def _costs(made: ColumnAdvice, sample: _ColumnSample, size: _Size) -> None:
-    rows = size.rows / size.groups
-    spec = FilterSpec(fpp=size.fpp)
-    built = [spec.build(one.hashes) for one in sample.groups]
-    made.filter_bytes = round((sum(one.num_bytes for one in built) / len(built) + _SEALED) * size.groups)
-    # Sizes are rounded up to powers of two: most filters do better than they were asked to.
-    fpp = sum(one.false_positive_probability() for one in built) / len(built)
-    entries = made.distinct * size.groups
-    made.index_bytes = round(entries * _bits_an_entry(entries, size, made.holding, sample.stride) / 8) + _RUN_BYTES
-    made.read = made.covering
-    made.read_by_filter = made.holding + fpp * (made.covering - made.holding)
-    made.read_by_index = made.holding + size.false_places
-    made.files_opened = size.files
-    a_file = size.groups / size.files
+def _try(made: ColumnAdvice, sample: _ColumnSample, size: _Size, asked: list[bytes] | None) -> None:
+    """Ask for values that are in the table, and for values that are not."""
+    groups, leaf, holding = sample.groups, sample.leaf, 1.0
+    drawn = [(own, value) for own, one in enumerate(groups) for value in one.values]
+    if asked is not None:
+        drawn = [(-1, value) for value in asked]
+    seen = _ruled_out(drawn, sample, size)
+    present, absent = seen[seen[:, 2] > 0], seen[seen[:, 2] == 0]
+    if asked is None:
+        random = np.random.default_rng(0)
+        others = _ruled_out([(-1, _changed(value, leaf, random)) for _, value in drawn * _TRIES], sample, size)
+        # What statistics rule out anyhow tells nothing of a filter.
+        absent = others[(others[:, 2] == 0) & (others[:, 0] < size.groups)]
+    # Where only one kind of value is asked for, or can be made, it stands for both.
+    present, absent = (present if len(present) else absent), (absent if len(absent) else present)
+    if len(present):
+        made.statistics_present, made.filter_present, holding = map(float, present.mean(axis=0))
+        made.statistics_absent, made.filter_absent, _ = map(float, absent.mean(axis=0))
+    holding = max(holding, 1.0)
+    made.index_present = max(size.groups - holding - size.false_places, 0.0)
+    made.index_absent = max(size.groups - size.false_places, 0.0)
     # The files of row groups that are drawn at random; those of one file stand for one.
-    made.files_opened_by_index = size.files * (1 - (1 - min(made.holding / size.groups, 1)) ** a_file)
-    made.files_opened_by_index = min(max(made.files_opened_by_index, 1.0), made.holding)
-    absent = max(made.covering - 1, 0)  # no row group is its own
-    opened = size.files * _OPEN
-    made.milliseconds = opened + (made.covering + absent) / 2 * rows * _ROW
-    filtered = (made.read_by_filter + fpp * absent) / 2 * rows * _ROW
-    made.milliseconds_by_filter = opened + (made.covering + absent) / 2 * _FILTER + filtered
-    # An index that tells pages leaves one of each large row group.
-    known = made.files_opened_by_index * _OPEN + made.read_by_index * rows / max(sample.stride - 1, 1) * _ROW
-    made.milliseconds_by_index = _INDEX + size.files * _STAT + known / 2
+    opened = size.files * (1 - (1 - min(holding / size.groups, 1)) ** (size.groups / size.files))
+    made.files_opened_by_index = min(max(opened, 1.0), holding)
+    made.index_bytes = _index_bytes(made, size, holding, sample.stride)
 
 
-def _bits_an_entry(entries: float, size: _Size, repeated: float, stride: int) -> float:
-    """What DELTA_BINARY_PACKED takes for numbers that lie as an index's will: encoded for trial."""
-    bits, places = bits_for(size.rows, size.false_places), max(size.groups, 1) * stride
-    count = min(_TRIAL, max(round(entries), 1))
-    alike = max(round(repeated), 1)
-    draw = np.random.default_rng(0)
-    span = (1 << bits) * count / max(entries, 1)
-    fingerprints = np.repeat(np.sort(draw.integers(0, max(int(span), 1), -(-count // alike))), alike)[:count]
-    numbers = np.sort((fingerprints << places.bit_length()) | draw.integers(0, places, count))
-    return 8 * (_encoded(numbers) - _encoded(numbers[:1])) / max(count - 1, 1)
+def _ruled_out(values: Sequence[tuple[int, bytes]], sample: _ColumnSample, size: _Size) -> npt.NDArray[np.float64]:
+    """For each value: row groups that statistics rule out, that filters and statistics do, and that hold it; of the
+    table, as many as the sample makes of it. Shape (values, 3).
+
+    Args:
+        values: each with the row group that it is drawn from; -1: none.
+    """
+    kind, count = sample.leaf.type, len(sample.groups)
+    hashes = np.array([hash_bytes(value) for _, value in values], dtype=np.uint64)
+    owns = np.array([own for own, _ in values], dtype=np.int64)
+    compared = [comparable(value, kind) for _, value in values]
+    totals = np.zeros((len(values), 3))
+    for number, group in enumerate(sample.groups):
+        if group.bounds is None:
+            by_statistics = np.full(len(values), not len(group.hashes))
+        else:
+            by_statistics = np.array([outside(*group.bounds, kind, "==", one) for one in compared], dtype=np.bool_)
+        by_filter = by_statistics | ~group.filter.check_hashes(hashes)
+        totals[owns != number] += np.stack([by_statistics, by_filter, np.isin(hashes, group.hashes)], 1)[owns != number]
+    # A value's own row group is one; what the others of the sample have, all others of the table have.
+    own = (owns >= 0)[:, np.newaxis]
+    scaled: npt.NDArray[np.float64] = totals / np.maximum(count - own, 1) * (size.groups - own)
+    scaled[:, 2:] += own
+    return scaled
 
 
-def _encoded(numbers: npt.NDArray[np.int64]) -> int:
-    sink = pa.BufferOutputStream()
-    trial = pa.table({"n": numbers}, schema=pa.schema([pa.field("n", pa.int64(), nullable=False)]))
-    encoding = {"n": "DELTA_BINARY_PACKED"}
-    pq.write_table(trial, sink, use_dictionary=False, compression="NONE", column_encoding=encoding)
-    return int(sink.tell())
+def _changed(value: bytes, leaf: Leaf, random: np.random.Generator) -> bytes:
+    """A value like this one, which may be in the table, too."""
+    made = bytearray(value or b"0")
+    if leaf.type.physical in _NUMBERS:
+        made[:2] = (int(random.integers(1, 1 << 16)) ^ int.from_bytes(made[:2], "little")).to_bytes(2, "little")
+        return bytes(made)
+    at = len(made) - 1 - int(random.integers(0, min(len(made), 8)))
+    first, count = next((one for one in _ALIKE if one[0] <= made[at] < sum(one)), (made[at] & 0xFE, 2))
+    made[at] = first + int(random.integers(0, count))
+    return bytes(made)
+
+
+def _index_bytes(made: ColumnAdvice, size: _Size, repeated: float, stride: int) -> int:
+    """What DELTA_BINARY_PACKED takes for fingerprints with places: the widest gap of 32 is stored for each of them."""
+    entries = max(made.distinct * size.groups, 1.0)
+    bits = bits_for(size.rows, size.false_places) + (size.groups * stride).bit_length() - math.log2(entries)
+    widest = repeated * math.log(1 + _MINIBLOCK / repeated)
+    return round(entries * (max(bits, 0) + math.log2(widest) + 1.1) / 8) + _RUN_BYTES
 
 
 def _verdict(made: ColumnAdvice) -> tuple[str, str]:
     if made.queries == 0:
         return "neither", "no query looks for a value of it"
-    without, by_filter, by_index = made.milliseconds, made.milliseconds_by_filter, made.milliseconds_by_index
-    best = min(without, by_filter)
-    if best / by_index >= _WORTH_INDEX:
-        return (
-            "index",
-            f"{math.floor(best / by_index)} times less work than by {'filters' if by_filter < without else 'statistics'}",
-        )
-    if without / by_filter >= _WORTH_FILTER:
-        return "filter", f"{without / by_filter:.1f} times less work than without; an index saves little more"
-    if made.holding >= made.row_groups / 2:
-        return "neither", f"a value is in {made.holding:.0f} of {counted(made.row_groups, 'row group')}"
-    if made.covering <= 2 * made.holding:
+    groups, left = counted(made.row_groups, "row group"), made.files_opened_by_index
+    if made.files >= _MANY_FILES and left <= _LEFT_FILES * made.files:
+        return "index", f"it leaves {left:.1f} of {counted(made.files, 'file')} to open for a value that is there"
+    by_filter, by_statistics = made.filter_present, made.statistics_present
+    ruled_out = (
+        f"beyond statistics, filters rule out {by_filter - by_statistics:.1f} of {groups} for a value that is there"
+    )
+    worth = _is_worth(made, by_statistics, by_filter) and _is_worth(made, made.statistics_absent, made.filter_absent)
+    if worth:
+        return "filter", f"{ruled_out}, {made.filter_absent - made.statistics_absent:.1f} for one that is not"
+    if (holding := made.row_groups - made.index_present) >= made.row_groups / 2:
+        return "neither", f"a value is in {holding:.0f} of {groups}"
+    if by_filter - by_statistics < _OF_ALL * made.row_groups:
         return "neither", "statistics rule out as much: the values arrive in order"
-    return "neither", "there is little to rule out"
+    return "neither", f"{ruled_out}, at {made.filter_bytes / max(made.column_bytes, 1):.0%} of the column's bytes"
+
+
+def _is_worth(made: ColumnAdvice, by_statistics: float, by_filter: float) -> bool:
+    left, beyond = made.row_groups - by_statistics, by_filter - by_statistics
+    read = left * made.filter_bytes + (left - beyond) * made.column_bytes
+    enough = max(_OF_LEFT * left, _OF_ALL * made.row_groups)
+    return beyond >= enough and read <= _OF_BYTES * left * made.column_bytes

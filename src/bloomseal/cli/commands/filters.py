@@ -67,9 +67,8 @@ def attach(files: tuple[str, ...], filters: dict[str, FilterSpec], dry_run: bool
 def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: OpeningOptions) -> None:
     """Tell for each column of TABLE whether a filter, a sealed index or neither is worth it.
 
-    A sample of row groups is looked at, and nothing is written.
-
-    Costs are of one look-up of a value; milliseconds are rough, and for comparison.
+    It is tried on a sample: filters are built in memory, and asked for values that are in the table and for values that
+    are not. What they rule out counts beyond what statistics rule out. Nothing is written.
 
     \b
     Examples:
@@ -84,21 +83,22 @@ def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: 
         return
     if skipped:
         remark(f"{counted(skipped, 'line')} of the queries that are no condition on this table were left out")
+    groups = counted(max((one.row_groups for one in found), default=0), "row group")
     table(
-        ["column", "worth it", "row groups read", "ms", "bytes", "why"],
+        ["column", "worth it", "of a value there", "not there", "filters", "index", "why"],
         [_row(one) for one in sorted(found, key=lambda one: one.verdict == "neither")],
-        title=f"{folder}: {counted(len(opened), 'file')}, about "
-        f"{counted(max((one.row_groups for one in found), default=0), 'row group')}; now / by filter / by index",
+        title=f"{folder}: {counted(len(opened), 'file')}, about {groups}; a look-up leaves out, by statistics / with filters "
+        "/ with an index",
     )
 
 
 def _row(one: ColumnAdvice) -> tuple[Any, ...]:
     if not one.distinct:
-        return one.column, one.verdict, None, None, None, one.why
-    read = " / ".join(f"{number:.1f}" for number in (one.read, one.read_by_filter, one.read_by_index))
-    spent = (one.milliseconds, one.milliseconds_by_filter, one.milliseconds_by_index)
-    times = " / ".join(f"{number:.1f}" for number in spent)
-    return one.column, one.verdict, read, times, f"0 / {size(one.filter_bytes)} / {size(one.index_bytes)}", one.why
+        return one.column, one.verdict, None, None, None, None, one.why
+    present = one.statistics_present, one.filter_present, one.index_present
+    absent = one.statistics_absent, one.filter_absent, one.index_absent
+    ruled_out = (" / ".join(f"{number:.1f}".removesuffix(".0") for number in each) for each in (present, absent))
+    return one.column, one.verdict, *ruled_out, size(one.filter_bytes), size(one.index_bytes), one.why
 
 
 def _asked(path: str, schema: Any) -> tuple[dict[str, list[Any]], int]:
