@@ -18,7 +18,8 @@ from support.rule_cases import JAVA, PAIRS
 
 
 def test_every_rule_has_its_case() -> None:
-    assert {*PAIRS, *JAVA} == set(RULES)
+    of_tables = {rule for rule in RULES if rule.startswith("BS5")}  # tests/iceberg/test_audit.py
+    assert {*PAIRS, *JAVA} | of_tables == set(RULES)
 
 
 def test_the_page_of_rules_is_current() -> None:

@@ -24,12 +24,13 @@ BLOCK = 1 << 20
 HEADER = b"AGS1" + BLOCK.to_bytes(4, "little")
 
 EXPECTED = expected()
-DELETES = ("dv16", "eqdel16", "hole_vector_without_key")
-OTHER_FORMATS = ("avro16", "hole_clear_avro")
+DELETES = ("dv16", "eqdel16")
+OTHER_FORMATS = ("avro16",)
 READ = ("parts16", "people16", "small32", "hole_statistics_key")
 UNPINNED = ("hole_rollback",)
 UNKNOWN_LENGTH = ("hole_null_length", "hole_rust_like")
 REFUSED = {
+    "hole_clear_avro": (bs.PolicyError, "a data file in clear"),
     "hole_clear_bounds": (bs.PolicyError, "a manifest in clear"),
     "hole_clear_data_file": (bs.PolicyError, "a data file in clear"),
     "hole_foreign_master": (bs.PolicyError, "'master-evil', and 'master-main' is expected"),
@@ -40,6 +41,7 @@ REFUSED = {
     "hole_rest_clear": (bs.PolicyError, "no key-id"),
     "hole_rust_like": (bs.PolicyError, "no length"),
     "hole_swapped_manifests": (bs.IntegrityError, "does not authenticate"),
+    "hole_vector_without_key": (bs.PolicyError, "deletes without a key"),
     "hole_truncated_list_zero": (bs.FormatError, "cut: 8 bytes of 4960"),
 }
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...core.errors import UsageError
 from ...core.storage.local import identity
+from ...core.text import counted
 from ...keytools.tools import KeyTools
 from ..facts.auditor import AnyPath, Auditor, AuditorOptions
 from ..facts.files.file import FilterCheck
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work, file_of
-from .question import CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
+from .question import ALL_VERSIONS, CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -136,6 +137,7 @@ class Examination:
                 *(DestructionReason("unknown", os.fspath(given[0]), what) for what in self._changes(last, still)),
                 *(_placed(text) for text in (*places.unknown, *places.unsure)),
                 *(DestructionReason("unknown", place, "no file was found there") for place in places.empty),
+                *_wrapping_tables(places, last),
                 *self._gone,
                 *(reason for one in seen for reason in one.reasons),
             ],
@@ -200,6 +202,16 @@ class Examination:
         """
         for key in self._done.keys() - there:
             self._gone += self._done.pop(key)[1].reasons
+
+
+def _wrapping_tables(places: Places, question: DestructionQuestion) -> Iterator[DestructionReason]:
+    """Encrypted Iceberg tables whose KEKs the master key wraps. Which version of it, their metadata do not say."""
+    names = {question.master_key, question.real.key}
+    for table in places.encrypted:
+        if keks := [kek for kek, master in table.masters.items() if master in names]:
+            answer = "no" if question.version == ALL_VERSIONS else "unknown"
+            what = f"it wraps {counted(len(keks), 'KEK')} of the encrypted Iceberg table, by which everything in it is opened"
+            yield DestructionReason(answer, table.folder.path, what)
 
 
 def _unread(places: Places) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -14,7 +15,8 @@ from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
-from .keys import Kms
+from .iceberg import open_by_policy
+from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
 from .processes import scan_all
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from ...core.parquet.walk import Walk
     from ...core.storage.source import Source
+    from ...storage.logs.iceberg_keys import IcebergFileKey
     from .files.deep import Nonces
 
 __all__ = ["AnyPath", "Auditor", "AuditorOptions"]
@@ -75,6 +78,7 @@ class Auditor:
         prefix = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
         self._prefixes = (prefix,) if prefix else ()
         self._problem: str | None = None
+        self._of_manifests: dict[str, tuple[IcebergFileKey, KeyFacts]] = {}
         self.keys = keys if with_keys else None
         if with_keys and keys is None:
             try:
@@ -99,6 +103,16 @@ class Auditor:
         places = find_files(paths, filesystem=self._filesystem, history=history)
         if self._problem is not None:
             places.unknown.append(self._problem)
+        for table in places.encrypted:
+            policy = self.policies.of(posixpath.join(table.folder.path, "metadata"))
+            if self.keys is not None and policy is not None and not table.nominal:
+                try:
+                    flaw, keys = open_by_policy(table, policy)
+                    places.opened += [] if flaw is None else [flaw]
+                    master = None if policy.iceberg is None else policy.iceberg.encryption_key
+                    self._of_manifests |= {path: (key, KeyFacts.of_manifest(master)) for path, key in keys.items()}
+                except BloomsealError as error:
+                    places.unknown.append(f"{table.folder.path}: the table's keys: {error.what}")
         return places
 
     def scanner(self, filters: FilterCheck | None = None, *, visit: Any = None, witness: bool = False) -> Scanner:
@@ -111,6 +125,7 @@ class Auditor:
             access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
             filters=filters,
             visit=visit,
+            of_manifests=self._of_manifests,
         )
 
     def look(

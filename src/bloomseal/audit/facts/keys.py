@@ -25,10 +25,11 @@ from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
 from ...keytools.tools import KeyTools
 
-__all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]
+__all__ = ["MANIFEST", "Impatient", "KeyFacts", "Kms", "SidecarView"]
 
 _WRAPPING_BYTES: Final = 12 + 16
 _OUTAGES: Final = 3
+MANIFEST: Final = "manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class KeyFacts:
     """One data key of one file.
 
     Attributes:
-        material: ``internal``, ``external``, ``opaque`` (an id that means something to its writer) or ``none``.
+        material: ``internal``, ``external``, ``opaque`` (an id that means something to its writer), ``manifest`` (of an
+            encrypted Iceberg table) or ``none``.
         key_id: an opaque id as text; the reference, where the material is external.
         data_key: says which data key it is, without saying the key: equal for equal keys.
         bits: length of the data key; None where it can't be told.
@@ -93,6 +95,11 @@ class KeyFacts:
         except BloomsealError as error:
             return cls("external", reference, problem=error.what)
         return cls.of_material("external", reference, material, kms, url)
+
+    @classmethod
+    def of_manifest(cls, master_key: str | None) -> KeyFacts:
+        """Of a data file of an encrypted Iceberg table, whose key its manifest holds."""
+        return cls(MANIFEST, master_key=master_key)
 
     @classmethod
     def of_material(

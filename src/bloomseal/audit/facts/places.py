@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from ...core.errors import UsageError
+from ...core.errors import BloomsealError, UsageError
 from ...core.storage.ref import FileRef
 from ...storage.discovery import tables
 from ...storage.discovery.kinds import FileKind, FoundFile, is_of_index
@@ -15,6 +15,7 @@ from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
 from ...storage.places import is_file, resolve_path
+from .iceberg import EncryptedTable, TableFlaw, look_at_table
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -63,6 +64,8 @@ class Places:
         named: place that was given → folders and files in it whose own names have ``=`` in them.
         untold: what of a table's log could not be read, where nobody asked for its history, in words.
         elsewhere: folders outside of a table's, where its log says that files go.
+        encrypted: Iceberg tables whose metadata say that they are encrypted.
+        opened: what opening these by the policy's master key has shown.
         held: table's folder → file of its log → column → what of the column's values stands in it.
     """
 
@@ -81,6 +84,8 @@ class Places:
     named: dict[str, list[str]] = field(default_factory=dict)
     untold: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
+    encrypted: list[EncryptedTable] = field(default_factory=list)
+    opened: list[TableFlaw] = field(default_factory=list)
     held: dict[str, dict[str, dict[str, set[str]]]] = field(default_factory=dict)
 
     def add(self, other: Places) -> None:
@@ -169,6 +174,16 @@ def _add(ref: FileRef, places: Places, seen: _SeenFiles, history: bool) -> None:
     places.unknown += [_shown(str(problem)) for problem in found.problems]
     for folder, log in sorted(found.logs.items()):
         _from_log(FileRef(folder, ref.filesystem), log, places, seen, history)
+        if isinstance(log, IcebergLog):
+            _look_at(log, found.unread, places)
+
+
+def _look_at(log: IcebergLog, others: Iterable[str], places: Places) -> None:
+    try:
+        if (table := look_at_table(log, [path for path in others if _is_text(path)])) is not None:
+            places.encrypted.append(table)
+    except (BloomsealError, OSError, ValueError, RecursionError) as error:
+        places.unknown.append(f"{_shown(log.folder.path)}: its encryption can't be looked at ({type(error).__name__})")
 
 
 def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _SeenFiles, history: bool) -> None:

@@ -218,6 +218,31 @@ _TABLE: Final = (
     Rule("BS405", "missing-index", "No index where the policy wants one", _INFO,
          "Look-ups ask the filters of every file.", "", "policy",
          advice="Run bloomseal index build on {column}."),
+    # Encrypted Iceberg tables
+    Rule("BS501", "encrypted-in-name-only", "A table that says it is encrypted, and lies open", _CRITICAL,
+         "Some catalogs take encryption.key-id and do not encrypt: data files, their filters and manifests are in clear.",
+         "", advice="Write the table anew by an engine and a catalog that encrypt, and have the files of the old one removed."),
+    Rule("BS502", "clear-in-encrypted-table", "A file in clear in an encrypted Iceberg table", _CRITICAL,
+         "A manifest tells smallest and greatest values, and keys of files; a data file tells all. Whoever may write to the storage "
+         "can add one. Statistics are in clear by all released writers.",
+         "", advice="Find out who wrote {file}. Rewrite the table's data (rewrite_data_files), and have older snapshots and their files expire."),
+    Rule("BS503", "data-key-in-clear", "The metadata of an encrypted Iceberg table hold a raw data key", _CRITICAL,
+         "The metadata file is never encrypted: what the key seals is as good as in clear.",
+         "", advice="Remove the statistics (DROP STATISTICS, or the engine's like), and have older metadata expire."),
+    Rule("BS504", "unopenable-table", "An encrypted Iceberg table that does not open", _ERROR,
+         "A key is missing, hangs from another master key than the policy's, or a manifest is altered, cut or another table's.",
+         "", "nothing, and more with the policy's keys",
+         advice="Find out who wrote to the table's folder, and put back {file} from a copy."),
+    Rule("BS505", "repeated-metadata", "Two metadata files of an Iceberg table are equal", _WARNING,
+         "An older state that is put back under a new number opens like any other: its keys fit, and later rows are gone.",
+         "", advice="Compare with the catalog. Readers that pin a sequence number refuse the older state (docs/iceberg.md)."),
+    Rule("BS506", "unknown-length", "Manifests without an authenticated length", _WARNING,
+         "A stream that was cut behind a block can't be told from a whole one: files would go missing unseen. Some writers leave "
+         "the length out.",
+         "", "keys and policy", advice="Rewrite the manifests by an engine that writes lengths (rewrite_manifests)."),
+    Rule("BS507", "old-table-kek", "A KEK of an Iceberg table is older than two years", _WARNING,
+         "Iceberg makes a new one after 730 days; the older one opens all that was written before.",
+         "", advice="Write to the table, which makes a new KEK, and rewrite what is under the old one."),
 )  # fmt: skip
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
@@ -234,6 +259,7 @@ _CHAPTERS: Final = {
     "BS2": "What can't be trusted",
     "BS3": "Keys",
     "BS4": "Filters and indexes",
+    "BS5": "Encrypted Iceberg tables",
 }
 
 

@@ -25,11 +25,13 @@ from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
 from ..places import names_in, open_source
+from .ags1 import is_sealed
 from .decoded import inflated, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
+from .iceberg_keys import MASTER_KEY
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
 
-__all__ = ["IcebergLog", "below", "load", "newest_metadata", "read_metadata"]
+__all__ = ["IcebergLog", "below", "format_of", "load", "newest_metadata", "read_metadata"]
 
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
@@ -69,7 +71,22 @@ class IcebergLog:
             raise UsageError(f"the table has no snapshot {version}", file=ref.path)
         wanted = version if version is not None else self._table.metadata.current_snapshot_id
         self._sealed = _sealed(data)
-        self.sealed = wanted in self._sealed
+        self.sealed = wanted in self._sealed or (MASTER_KEY in self._table.metadata.properties and self._lists_sealed())
+
+    def _lists_sealed(self) -> bool:
+        """Whether the manifest list is sealed, though its snapshot does not say by which key."""
+        snapshot = self._snapshot
+        return snapshot is not None and is_sealed(FileRef(self._at(snapshot.manifest_list), self._ref.filesystem))
+
+    @property
+    def _snapshot(self) -> Any:
+        table = self._table
+        return table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
+
+    @property
+    def metadata_path(self) -> str:
+        """The metadata file that counts."""
+        return self._metadata.path
 
     def need_clear(self) -> None:
         """The list of files can be read.
@@ -110,9 +127,7 @@ class IcebergLog:
 
     def _deletes_by_value(self) -> bool:
         try:
-            table = self._table
-            snapshot = table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
-            return any(file.content == _BY_VALUE for file in _files(snapshot, table))
+            return any(file.content == _BY_VALUE for file in _files(self._snapshot, self._table))
         except Exception:
             return False
 
@@ -177,9 +192,7 @@ class IcebergLog:
             UsageError: as `need_clear`.
         """
         self.need_clear()
-        table = self._table
-        snapshot = table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
-        return opened(self._ref, lambda: self._paths(snapshot, table))
+        return opened(self._ref, lambda: self._paths(self._snapshot, self._table))
 
     def _read(self) -> Snapshot:
         scan = self._table.scan(snapshot_id=self._version)
@@ -189,7 +202,7 @@ class IcebergLog:
             raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
         files, deletes = [], set()
         for task in scan.plan_files():
-            if _format_of(task.file) != "PARQUET":
+            if format_of(task.file) != "PARQUET":
                 raise UnsupportedError("an Iceberg table with data that are not Parquet", file=self._path(task.file))
             files.append(LiveFile(self._path(task.file), self._partition(task.file, schema), self._told(task.file)))
             deletes |= {self._path(one) for one in task.delete_files}
@@ -234,7 +247,7 @@ class IcebergLog:
         return {
             self._path(file)
             for file in _files(snapshot, table)
-            if file.content == _DATA or _format_of(file) == "PARQUET"
+            if file.content == _DATA or format_of(file) == "PARQUET"
         }
 
     def _path(self, file: Any) -> str:
@@ -244,7 +257,7 @@ class IcebergLog:
         """Where a place that the metadata name lies; one below the table's location, below the folder that was opened,
         wherever the table was copied to.
         """
-        inside = below(place, self._table.metadata.location)
+        inside = below(place, self._table.metadata.location) if in_its_folder(self._metadata) else None
         return in_table(place, self._ref, quoted=False) if inside is None else f"{self._ref.path.rstrip('/')}/{inside}"
 
 
@@ -311,10 +324,16 @@ def below(place: str, location: str) -> str | None:
 def load(ref: FileRef, data: bytes, folder: FileRef) -> Any:
     """The table that one metadata file describes, as the library has it; folder: the table's."""
     table = library("pyiceberg", "iceberg", _pyiceberg)
-    return opened(ref, lambda: table(location(ref), data, location(folder)))
+    return opened(ref, lambda: table(location(ref), data, location(folder), in_its_folder(ref)))
 
 
-def _format_of(file: Any) -> str:
+def in_its_folder(metadata: FileRef) -> bool:
+    """Whether a metadata file lies where tables have theirs. A copy elsewhere tells nothing of where the table is."""
+    return posixpath.basename(posixpath.dirname(metadata.path)) == "metadata"
+
+
+def format_of(file: Any) -> str:
+    """The format of a file that a manifest names, such as ``PARQUET``."""
     return str(getattr(file.file_format, "value", file.file_format)).upper()
 
 
@@ -377,7 +396,7 @@ def _hint(ref: FileRef) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _pyiceberg() -> Callable[[str, bytes, str], Any]:
+def _pyiceberg() -> Callable[[str, bytes, str, bool], Any]:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
     from pyiceberg.table import StaticTable
@@ -396,14 +415,14 @@ def _pyiceberg() -> Callable[[str, bytes, str], Any]:
     class _Near(PyArrowFileIO):
         """What the metadata name is read from the file system that they lie on, and nowhere else."""
 
-        def __init__(self, place: str, folder: str) -> None:
+        def __init__(self, place: str | None, folder: str) -> None:
             super().__init__({})
             scheme = self.parse_location(folder)[0]
             self._place, self._folder = place, folder.rstrip("/")
             self._scheme = _SAME.get(scheme, scheme)
 
         def new_input(self, location: str) -> PyArrowFile:
-            inside = below(location, self._place)
+            inside = None if self._place is None else below(location, self._place)
             location = location if inside is None else f"{self._folder}/{inside}"
             scheme, _, path = self.parse_location(location)
             if _SAME.get(scheme, scheme) != self._scheme:
@@ -413,11 +432,11 @@ def _pyiceberg() -> Callable[[str, bytes, str], Any]:
             file = super().new_input(location)
             return _Counted(location, file._path, file._filesystem)
 
-    def table(location: str, data: bytes, folder: str) -> StaticTable:
+    def table(location: str, data: bytes, folder: str, mapped: bool) -> StaticTable:
         # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
         # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
         metadata = TableMetadataUtil.parse_raw(data.decode())
-        files = _Near(metadata.location, folder)
+        files = _Near(metadata.location if mapped else None, folder)
         return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
 
     return table

@@ -19,7 +19,7 @@ from ...core.storage.ref import FileRef
 from ..places import open_source
 from .ags1 import Ags1Stream
 from .decoded import need_avro, need_readable
-from .iceberg import IcebergLog, below, load, newest_metadata, read_metadata
+from .iceberg import IcebergLog, below, format_of, load, newest_metadata, read_metadata
 from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
 from .snapshot import LiveFile, Snapshot
 
@@ -107,6 +107,27 @@ class EncryptedIcebergLog(IcebergLog):
         """The files of the snapshot, with those that tell which rows were deleted."""
         return {self._path(entry.data_file) for _, entries in self._entries() for entry in entries}
 
+    def keys(self) -> dict[str, IcebergFileKey]:
+        """The key of each Parquet file of the snapshot, deletes among them, by its path.
+
+        Raises:
+            PolicyError: a file of the table, in whatever format, has no key.
+        """
+        found = {}
+        for _, entries in self._entries():
+            for entry in entries:
+                path, key = self._path(entry.data_file), self._key(entry.data_file)
+                if format_of(entry.data_file) == "PARQUET":
+                    found[path] = key
+        return found
+
+    def _key(self, file: Any) -> IcebergFileKey:
+        path = self._path(file)
+        if file.key_metadata is None:
+            what = "a data file in clear" if file.content == _ROWS else "deletes without a key, which nobody can apply,"
+            raise PolicyError(f"{what} in an encrypted table", file=path)
+        return _key(file.key_metadata, path)
+
     def _read(self) -> Snapshot:
         table = self._table
         schema = table.schema() if self._id is None else table.scan(snapshot_id=self._id).projection()
@@ -131,17 +152,15 @@ class EncryptedIcebergLog(IcebergLog):
         """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
 
     def _live(self, file: Any, partitioned: Mapping[int, str]) -> LiveFile:
-        path = self._path(file)
+        path, key = self._path(file), self._key(file)
         if file.content != _ROWS:
             raise UnsupportedError(
                 "an Iceberg table with delete files", file=path, hint="rewrite_data_files in the engine that wrote it"
             )
-        if str(getattr(file.file_format, "value", file.file_format)).upper() != "PARQUET":
+        if format_of(file) != "PARQUET":
             raise UnsupportedError("an Iceberg table with data that are not Parquet", file=path)
-        if file.key_metadata is None:
-            raise PolicyError("a data file in clear in an encrypted table", file=path)
         partition = {name: file.partition[place] for place, name in partitioned.items()}
-        return LiveFile(path, partition, self._told(file), _key(file.key_metadata, path))
+        return LiveFile(path, partition, self._told(file), key)
 
     def _entries(self) -> Iterator[tuple[dict[str, str], list[Any]]]:
         """Header and live entries of each manifest."""

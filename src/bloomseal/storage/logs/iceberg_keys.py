@@ -21,14 +21,14 @@ from ...core.encryption.cipher import NONCE_BYTES
 from ...core.errors import FormatError, IntegrityError, PolicyError
 from ...core.keys.access import shown
 
-__all__ = ["IcebergFileKey", "IcebergTableKeys", "UnwrapBytes"]
+__all__ = ["KEK_TIMESTAMP", "MASTER_KEY", "IcebergFileKey", "IcebergTableKeys", "UnwrapBytes"]
 
 UnwrapBytes = Callable[[bytes, str], SecretKey]
 """What a KMS gives for its own ciphertext, and the master key's name."""
 
 _VERSION: Final = 1
-_MASTER: Final = "encryption.key-id"
-_TIMESTAMP: Final = "KEY_TIMESTAMP"
+MASTER_KEY: Final = "encryption.key-id"
+KEK_TIMESTAMP: Final = "KEY_TIMESTAMP"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class IcebergTableKeys:
 
     def __init__(self, metadata: Mapping[str, Any], spec: IcebergSpec, unwrap: UnwrapBytes) -> None:
         properties = metadata.get("properties") or {}
-        if (named := properties.get(_MASTER)) != spec.encryption_key:
+        if (named := properties.get(MASTER_KEY)) != spec.encryption_key:
             what = "no encryption key" if named is None else f"the encryption key {shown(str(named))}"
             raise PolicyError(f"the table names {what}, and {shown(spec.encryption_key)} is expected")
         if int(metadata.get("format-version", 0)) < 3:
@@ -105,7 +105,7 @@ class IcebergTableKeys:
         kek = self._entry(str(entry.get("encrypted-by-id")))
         if kek.get("encrypted-by-id") != self._spec.encryption_key:
             raise PolicyError("the table's KEK is not wrapped by the expected master key")
-        if not isinstance(timestamp := (kek.get("properties") or {}).get(_TIMESTAMP), str):
+        if not isinstance(timestamp := (kek.get("properties") or {}).get(KEK_TIMESTAMP), str):
             raise FormatError("the table's KEK has no timestamp")
         under = self._unwrap(_wrapped(kek), self._spec.encryption_key)
         sealed = _wrapped(entry)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from ....core.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ....core.keys.explicit import ExplicitKeys
 from ....core.keys.protocols import KeySource
 from ....core.limits import MAX_GCM_SEALS
 from ....core.parquet.expectation import Expectation
@@ -23,6 +24,7 @@ from ....core.storage.source import Source
 from ....core.thrift.structs import decode
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
+from ....keytools.sources import as_key_source
 from ....policy.personal import by_bounds
 from ....storage.formats import Format, format_of
 from ....storage.places import open_source
@@ -32,6 +34,9 @@ from .filters import filter_facts
 from .gaps import filter_length, gaps
 from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
+
+if TYPE_CHECKING:
+    from ....storage.logs.iceberg_keys import IcebergFileKey
 
 __all__ = ["Scanner"]
 
@@ -49,6 +54,7 @@ class Scanner:
         access_log: the access log for a file (`AccessLog`).
         filters: how filters are looked at; None: by their bits, where there are keys.
         visit: called with each file's walk while it is open (the nonce check).
+        of_manifests: path → the key that an Iceberg table's manifest gives the file, and the facts of it.
     """
 
     def __init__(
@@ -60,8 +66,10 @@ class Scanner:
         access_log: Callable[[FileRef], Any] = lambda _: None,
         filters: FilterCheck | None = None,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
+        of_manifests: Mapping[str, tuple[IcebergFileKey, KeyFacts]] | None = None,
     ) -> None:
         self._keys = keys
+        self._of_manifests = of_manifests or {}
         self.kms = kms or Kms()
         self.prefixes = prefixes
         self._access_log = access_log
@@ -153,7 +161,9 @@ class Scanner:
         return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
 
     def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
-        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self.kms))
+        known = self._of_manifests.get(facts.path)
+        key = KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self.kms)
+        facts.keys.append(key if known is None else known[1])
         algorithm, inner = seen.inner()
         facts.algorithm = str(algorithm)
         stored, wanted = inner.binary(1), bool(inner.boolean(3))
@@ -163,11 +173,15 @@ class Scanner:
         if (unique := inner.binary(2)) is not None:
             facts.file_id = unique.hex()
         # Only what the file lacks is supplied: whether a stored prefix is the right one is a rule's affair.
-        supplied = self.prefixes(facts.ref) if wanted and not stored else ()
+        prefixes = self.prefixes(facts.ref) if known is None else (known[0].prefix,)
+        supplied = prefixes if wanted and not stored else ()
         return seen.crypto(Expectation(prefixes=supplied))
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
-        retriever = None if self._keys is None else Impatient(self._keys.for_file(source.ref), self._outages)
+        known, keys = self._of_manifests.get(facts.path), self._keys
+        if known is not None:
+            keys = as_key_source(ExplicitKeys(known[0].key))
+        retriever = None if keys is None else Impatient(keys.for_file(source.ref), self._outages)
         log = AccessLog.of(self._access_log(facts.ref), facts.path)
         hand = KeysAtHand(crypto, retriever, log=log)
         facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)

@@ -1,0 +1,210 @@
+"""What is wrong with an encrypted Iceberg table as a table: seen without keys, and, with the policy's master key, by
+opening it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ...core.decryption import IcebergSpec
+from ...core.errors import BloomsealError, KeyAccessError
+from ...core.storage.ref import FileRef
+from ...policy import TablePolicy
+from ...specs import iceberg_unwrap
+from ...storage.formats import METADATA_ENDINGS
+from ...storage.logs.ags1 import is_sealed
+from ...storage.logs.iceberg import IcebergLog, below, read_metadata
+from ...storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
+from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY, IcebergFileKey
+from ...storage.places import is_file, names_in
+
+__all__ = ["EncryptedTable", "TableFlaw", "look_at_table", "open_by_policy"]
+
+_SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
+"""Of files that are AGS1 streams in an encrypted table; Parquet files are looked at one by one, as everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFlaw:
+    """What is wrong, and where.
+
+    Attributes:
+        rule: the rule's name.
+        file: of the table.
+    """
+
+    rule: str
+    file: str
+    what: str
+
+
+@dataclass(frozen=True)
+class EncryptedTable:
+    """An Iceberg table whose metadata say that it is encrypted.
+
+    Attributes:
+        folder: the table's.
+        flaws: seen without a key.
+        nominal: nothing in it is encrypted but in name.
+        made: when each KEK was made, in milliseconds since 1970, by its id.
+        masters: the master key that wraps each KEK, by the KEK's id, as any metadata file in the folder has it.
+    """
+
+    folder: FileRef
+    flaws: tuple[TableFlaw, ...]
+    nominal: bool
+    made: Mapping[str, int]
+    masters: Mapping[str, str]
+
+
+def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | None:
+    """Look at a table without keys; None where its metadata claim no encryption.
+
+    Args:
+        others: paths of files below the folder that are no Parquet or ORC files, and no metadata.
+
+    Raises:
+        FormatError, UsageError: its metadata can't be read.
+    """
+    look = _Look(log)
+    return look.table(others) if look.claimed else None
+
+
+class _Look:
+    def __init__(self, log: IcebergLog) -> None:
+        self._log = log
+        self._folder = log.folder
+        inside = posixpath.dirname(log.metadata_path)
+        self._names = [posixpath.join(inside, name) for name in names_in(FileRef(inside, log.folder.filesystem))]
+        self._documents: dict[str, Any] = {}
+        self._digests: dict[str, str] = {}
+        self._flaws: dict[tuple[str, str], TableFlaw] = {}
+        self._made: dict[str, int] = {}
+        self._masters: dict[str, str] = {}
+        for path in {log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}:
+            data = read_metadata(self._ref(path))
+            document = json.loads(data)
+            self._documents[path] = document if isinstance(document, dict) else {}
+            self._digests[path] = hashlib.sha256(data).hexdigest()
+
+    @property
+    def claimed(self) -> bool:
+        current = self._documents[self._log.metadata_path]
+        return MASTER_KEY in (current.get("properties") or {}) or bool(current.get("encryption-keys"))
+
+    def table(self, others: Iterable[str]) -> EncryptedTable:
+        current = self._documents[self._log.metadata_path]
+        newest = next(
+            (
+                one
+                for one in _dicts(current, "snapshots")
+                if one.get("snapshot-id") == current.get("current-snapshot-id")
+            ),
+            None,
+        )
+        nominal = newest is not None and newest.get("key-id") is None and self._lies_open(newest.get("manifest-list"))
+        if nominal:
+            self._add(
+                "encrypted-in-name-only",
+                self._log.metadata_path,
+                "encryption.key-id is set, and the current snapshot's manifest list, and so its files' keys, are in clear",
+            )
+        else:
+            for path, document in sorted(self._documents.items()):
+                self._document(path, document)
+            for path in (*self._names, *others):
+                if path.endswith(_SEALED_ENDINGS) and not is_sealed(self._ref(path)):
+                    self._add("clear-in-encrypted-table", path, "in clear, in a table that is encrypted")
+        self._repeated()
+        return EncryptedTable(self._folder, tuple(self._flaws.values()), nominal, self._made, self._masters)
+
+    def _document(self, path: str, document: Mapping[str, Any]) -> None:
+        keys = {one.get("key-id"): one for one in _dicts(document, "encryption-keys")}
+        for name, one in keys.items():
+            if (master := one.get("encrypted-by-id")) not in keys:
+                self._kek(path, str(name), str(master), one)
+        for one in _dicts(document, "snapshots"):
+            name, listed = one.get("snapshot-id"), one.get("manifest-list")
+            if (key_id := one.get("key-id")) is None:
+                if self._lies_open(listed):
+                    self._add("clear-in-encrypted-table", self._at(listed), "a manifest list in clear")
+                else:
+                    self._add(
+                        "unopenable-table", path, f"snapshot {name} has no key-id, and its manifest list is sealed"
+                    )
+            elif (entry := keys.get(key_id)) is None or entry.get("encrypted-by-id") not in keys:
+                self._add("unopenable-table", path, f"the key of snapshot {name} is not among the table's")
+        for statistics in _dicts(document, "statistics"):
+            if statistics.get("key-metadata") is not None:
+                self._add("data-key-in-clear", path, "the raw data key of statistics, in statistics[].key-metadata")
+        for statistics in (*_dicts(document, "statistics"), *_dicts(document, "partition-statistics")):
+            if self._lies_open(place := statistics.get("statistics-path")):
+                self._add("clear-in-encrypted-table", self._at(place), "statistics in clear")
+
+    def _kek(self, path: str, name: str, master: str, kek: Mapping[str, Any]) -> None:
+        self._masters[name] = master
+        try:
+            self._made[name] = int(kek["properties"][KEK_TIMESTAMP])
+        except (KeyError, TypeError, ValueError):
+            self._add("unopenable-table", path, "a KEK without a timestamp")
+
+    def _repeated(self) -> None:
+        first: dict[str, str] = {}
+        for path, digest in sorted(self._digests.items()):
+            if (earlier := first.setdefault(digest, path)) != path:
+                what = (
+                    f"the same metadata as {posixpath.basename(earlier)}, under another number: an older state put back"
+                )
+                self._add("repeated-metadata", path, what)
+
+    def _add(self, rule: str, file: str, what: str) -> None:
+        self._flaws.setdefault((rule, file), TableFlaw(rule, file, what))
+
+    def _lies_open(self, place: object) -> bool:
+        """Whether a file of the table is there, and no stream."""
+        return isinstance(place, str) and is_file(ref := self._ref(self._at(place))) and not is_sealed(ref)
+
+    def _at(self, place: object) -> str:
+        inside = below(str(place), str(self._documents[self._log.metadata_path].get("location")))
+        return str(place) if inside is None else posixpath.join(self._folder.path, inside)
+
+    def _ref(self, path: str) -> FileRef:
+        return FileRef(path, self._folder.filesystem)
+
+
+def _dicts(document: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """The entries of a list in the metadata that are objects: whoever wrote them may have written anything."""
+    found = document.get(name)
+    yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
+
+
+def open_by_policy(table: EncryptedTable, policy: TablePolicy) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
+    """Open a table by the policy's master key, down to its data files' keys, by the files' paths.
+
+    Raises:
+        KeyAccessError: the KMS does not answer.
+    """
+    if policy.iceberg is None:
+        return None, {}
+    opened = _opened(table.folder, policy, policy.iceberg)
+    if isinstance(opened, dict):
+        return None, opened
+    trusting = _opened(table.folder, policy, replace(policy.iceberg, allow_unknown_length=True))
+    rule, found = ("unknown-length", trusting) if isinstance(trusting, dict) else ("unopenable-table", {})
+    return TableFlaw(rule, opened.file or table.folder.path, opened.what), found
+
+
+def _opened(folder: FileRef, policy: TablePolicy, spec: IcebergSpec) -> dict[str, IcebergFileKey] | BloomsealError:
+    try:
+        return EncryptedIcebergLog(folder, IcebergOpening(spec, iceberg_unwrap(policy))).keys()
+    except KeyAccessError as error:
+        if error.retryable:
+            raise
+        return error
+    except BloomsealError as error:
+        return error
