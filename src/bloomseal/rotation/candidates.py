@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..core.errors import UsageError
+from ..core.errors import Hint, UsageError
 from ..core.parquet.keys_at_hand import need_verified
 from ..core.parquet.schema import Schema
 from ..core.sbbf import PhysicalType
@@ -143,7 +143,11 @@ class Kinds:
             sealing, settings = self._given, None
         else:
             assert self._given is not None  # noqa: S101
-            sealing = Rekey(self._given).sealing(walk, self._given)
+            try:
+                sealing = Rekey(self._given).sealing(walk, self._given)
+            except UsageError as error:
+                error.hint = Hint.ENCRYPTION  # explicit keys, which nothing can make anew
+                raise error.at(file=file.path) from None
             settings = repr((sealing.footer_key, sealing.column_keys, sealing.key_bits, sealing.aad_prefix, sealing))
         schema = file.arrow_schema().remove_metadata()
         told = {name: value for name, value in file.metadata.items() if name not in _APART}
