@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.errors import UnsupportedError, UsageError
+from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.parquet.walk import Protection
 from ..core.sbbf.probe import several
 from ..core.spelling import named_columns
@@ -264,7 +264,9 @@ class SealedFile(ABC, ShownInNotebooks):
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
         if twice := schema.repeated_names & set(order):
-            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
+            raise UnsupportedError(
+                "several columns have the same name", file=self.path, column=min(twice), hint=Hint.WITHOUT_COLUMN
+            )
         return wanted, order
 
     @abstractmethod

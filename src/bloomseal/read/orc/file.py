@@ -344,5 +344,7 @@ class OrcFile(OrcLayout, SealedFile):
         """
         if (found := self._columns.stored.get(index)) is None:
             name = self.leaves.leaves[index].path[0]
-            raise UnsupportedError("several columns have the same name", file=self.path, column=name)
+            raise UnsupportedError(
+                "several columns have the same name", file=self.path, column=name, hint=Hint.WITHOUT_COLUMN
+            )
         return found

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...core.sbbf import ColumnType
     from ...read.file import SealedFile
     from ...read.predicate.predicate import Predicate
+    from .partitions import Partitions
 
 __all__ = ["Condition", "Rest", "alike"]
 
@@ -63,10 +64,10 @@ class Condition:
         UsageError: of no form that is known, or a term about a known column that is wrong.
     """
 
-    def __init__(self, filters: Any, known: Mapping[str, pa.Array], expected: Expectation) -> None:
+    def __init__(self, filters: Any, known: Partitions, expected: Expectation) -> None:
         self._expected = expected
         self._tree = None if filters is None else said.shared(filters)
-        self._known = known
+        self._partitions, self._known = known, known.values
         self._bound: Predicate | None = None
         self._answers: dict[tuple[int, bool], list[bool]] = {}
         self._implied: dict[int, said.Condition] = {}
@@ -74,7 +75,17 @@ class Condition:
         self.needs_schema = self._tree is not None and not isinstance(filters, list | tuple)
         if self._tree is not None and not self.needs_schema:
             self.columns = {*columns_of(self._tree)}
-            self._ask_known(self._tree, None)
+            try:
+                self._ask_known(self._tree, None)
+            except UsageError:
+                # The files may hold the column in another type, as Polars leaves it.
+                if not known.texts:
+                    raise
+                self.needs_schema = True
+            # A narrower float of the files' rounds what folders spell.
+            self.needs_schema |= any(
+                pa.types.is_floating(known.values[name].type) for name in known.texts.keys() & self.columns
+            )
 
     def bind(self, table: pa.Schema, leaves: Schema) -> None:
         """Find the columns that it is about.
@@ -190,7 +201,7 @@ class Condition:
             if names and all(name in self._known for name in names):
                 values = {name: self._known[name] for name in names}
                 if table is not None:
-                    values = {name: array.cast(table.field(name).type) for name, array in values.items()}
+                    values = {name: self._partitions.typed(name, table.field(name).type) for name in names}
                 self._answers[id(part), negated] = _true_for(part, negated, values)
 
 
@@ -235,6 +246,8 @@ def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list
     ((name, array),) = values.items()
     if pa.types.is_null(array.type) and not isinstance(part, Expression):
         return [_of_null(part, negated)] * len(array)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     distinct = array.dictionary_encode()
     rows = pa.table({name: pa.concat_arrays([distinct.dictionary, pa.nulls(1, array.type)])})
     try:

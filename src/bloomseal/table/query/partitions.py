@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -19,14 +19,20 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from ..._lazy import deferred
 from ...core.errors import UsageError
 from ..hive import NULL
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from ...read.file import SealedFile
     from ...storage.discovery.kinds import FoundFile
     from ...storage.logs.snapshot import LiveFile, Snapshot
+else:
+    pc = deferred("pyarrow.compute")
 
-__all__ = ["Partitions", "columns_of_folders", "common_type", "typed_values"]
+__all__ = ["Partitions", "columns_of_folders", "common_type", "holds_only", "typed_values"]
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
@@ -44,11 +50,31 @@ class Partitions:
         values: column → one value per file, in the order of the files.
         stored: the files hold these columns as a rule, and then their own values count.
         everywhere: each file's place says a value for each column.
+        texts: of folders' names, the values as they are spelt there.
     """
 
     values: Mapping[str, pa.Array]
     stored: bool = False
     everywhere: bool = True
+    texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    _typed: dict[tuple[str, pa.DataType], pa.Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def typed(self, name: str, kind: pa.DataType) -> pa.Array:
+        """The values of a column as this type: of folders' names not by way of another one, where ``07495`` may have
+        become a number.
+
+        Raises:
+            UsageError: one of them is none.
+        """
+        if (values := self.values[name]).type == kind:
+            return values
+        if (known := self._typed.get((name, kind))) is None:
+            try:
+                known = typed_values(self.texts[name], kind) if name in self.texts else values.cast(kind)
+            except (ValueError, ArithmeticError, pa.ArrowException):
+                raise UsageError(f"a folder's name holds no {kind}", column=name, hint="look at the folders") from None
+            self._typed[name, kind] = known
+        return known
 
     @classmethod
     def of_folders(cls, files: Sequence[FoundFile], types: pa.Schema | None = None) -> Partitions:
@@ -68,15 +94,15 @@ class Partitions:
                 known[folder] = columns_of_folders(found.relative, found.ref.path)
             rows.append(known[folder])
         names = list(dict.fromkeys(name for row in known.values() for name in row))
-        values = {}
+        values, texts = {}, {}
         for name in names:
-            raws = [row.get(name) for row in rows]
+            texts[name] = raws = [row.get(name) for row in rows]
             kind = types.field(name).type if types is not None and name in types.names else common_type(raws)
             try:
                 values[name] = typed_values(raws, kind)
             except (ValueError, ArithmeticError, pa.ArrowException):
                 raise UsageError(f"a folder's name holds no {kind}", column=name, hint="another type") from None
-        return cls(values, everywhere=all(name in row for row in known.values() for name in names))
+        return cls(values, everywhere=all(name in row for row in known.values() for name in names), texts=texts)
 
     @classmethod
     def of_log(cls, files: Sequence[FoundFile], live: Mapping[str, LiveFile], snapshot: Snapshot) -> Partitions:
@@ -127,6 +153,24 @@ def columns_of_folders(relative: str, path: str) -> dict[str, str | None]:
             raise UsageError("two folders on the way give the same column", file=path, column=name)
         found[name] = None if value in ("", NULL) else _decoded(value)
     return found
+
+
+def holds_only(file: SealedFile, name: str, text: str | None) -> bool:
+    """Whether a column of a file has this value, as folders spell it, in every row. Polars leaves columns in the files
+    that it makes folders of.
+    """
+    plan = file.plan([name])
+    for part in range(file.num_parts):
+        for rows in file.pieces(plan, part):
+            values = pc.unique(rows.column(name))
+            if pa.types.is_dictionary(values.type):
+                values = values.dictionary_decode()
+            try:
+                if len(values) and not values.equals(typed_values([text], values.type)):
+                    return False
+            except (ValueError, ArithmeticError, pa.ArrowException):
+                return False
+    return True
 
 
 def _decoded(text: str) -> str:
@@ -190,6 +234,8 @@ def typed_values(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     Raises:
         ValueError, ArithmeticError, pyarrow.ArrowException: one of them is none.
     """
+    if pa.types.is_dictionary(kind):
+        return typed_values(raws, kind.value_type).dictionary_encode().cast(kind)
     if kind == _TEXT or pa.types.is_null(kind):
         return pa.array(raws, type=kind)
     read: Any = str

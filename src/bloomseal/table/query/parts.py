@@ -51,6 +51,11 @@ class TableParts:
         """Whether a table's log keeps the list of files."""
         return self.snapshot is not None
 
+    @property
+    def files_count(self) -> bool:
+        """Whether a file's own values of a column count, where its folder's name or a log gives it, too."""
+        return self.snapshot is None or self.partitions.stored
+
     @cached_property
     def local(self) -> bool:
         """Whether all files are on this machine's own file system."""

@@ -20,6 +20,7 @@ from ...read.parquet import ParquetFile
 from ...read.plan import Asked, ReadPlan
 from ...read.predicate.condition import columns_of
 from .conditions import Condition, Rest, alike
+from .partitions import columns_of_folders, holds_only
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
 
@@ -92,6 +93,9 @@ class Fragment:
             self._learn(query, number)
             if like is not None:
                 query.learn(like, Learnt(self.left, self.shape, self.plan.asked))
+        if query.parts.snapshot is None:
+            for name in filter(self.file.has, query.parts.partitions.values):
+                self._need_equal(name)
         self.groups = self._groups(query.kept.get(number))
 
     def _learn(self, query: Query, number: int) -> None:
@@ -99,13 +103,6 @@ class Fragment:
         query.parts.need_names(self.file)
         schema = self.file.leaves
         known = query.parts.partitions
-        if query.parts.snapshot is None and (twice := [name for name in known.values if schema.has(name)]):
-            # A folder's name is sealed by nothing, and must not overrule what is.
-            folder = query.parts.folder_with(twice[0], number)
-            raise UsageError(
-                f"the column is in the file, and in the name of {folder}", file=self.file.path, column=twice[0],
-                hint=Hint.NO_PARTITIONS,
-            )  # fmt: skip
         if known.stored and (lacking := [name for name in known.values if not schema.has(name)]):
             expected = Expectation.of_table(query.parts.decryption)
             for name in lacking:
@@ -117,7 +114,7 @@ class Fragment:
                 raise UsageError(
                     "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
                 )
-        decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
+        decided = lambda name: not (query.parts.files_count and schema.has(name))  # noqa: E731
         self.left = query.condition.left(number, self.file, decided)
         filters, again = (None, False) if isinstance(self.left, Exclusion) else self.left
         counted = names or self._least(schema, filters)
@@ -131,6 +128,25 @@ class Fragment:
         if len(tops) < len(found):
             found = pa.schema([field for field in found if field.name in tops], found.metadata)
         self.shape = Shape(found, filtered, schema)
+
+    def _need_equal(self, name: str) -> None:
+        """Refuse a file whose own values of a column, which count, are others than its folder's name gives: who asks
+        for those has found the file ruled out.
+
+        Raises:
+            UsageError: they are; the column is sealed; or another file's folder gives it.
+        """
+        found, tree = self._query.parts.files[self.number], self._query.condition.tree
+        given, folder = columns_of_folders(found.relative, found.ref.path), ""
+        if name not in given or self.file.seals(self.file.leaves.below(name)[0]):
+            folder = self._query.parts.folder_with(name, self.number)
+        elif name in self.shape.schema.names or (tree is not None and name in columns_of(tree)):
+            folder = "" if holds_only(self.file, name, given[name]) else "its folder, with another value"
+        if folder:
+            raise UsageError(
+                f"the column is in the file, and in the name of {folder}", file=self.file.path, column=name,
+                hint=Hint.NO_PARTITIONS,
+            )  # fmt: skip
 
     def _refuse_overruled(self, logged: Iterable[str]) -> None:
         """What a table's log says counts and not what the file holds; but not of what is sealed.
@@ -223,7 +239,7 @@ class Query:
         self.columns = None if columns is None else named_columns(columns)
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
-        self.condition = Condition(filters, parts.partitions.values, Expectation.of_table(parts.decryption))
+        self.condition = Condition(filters, parts.partitions, Expectation.of_table(parts.decryption))
         need_logged(parts, self.condition.columns.union(self.columns or ()))
         if parts.snapshot is not None and (asked := self.condition.columns):
             # A value means what the log's type makes of it, whatever type a file has.
@@ -313,9 +329,9 @@ class Query:
             return rows
         partitions = self.parts.partitions
         known = {
-            name: values[number].cast(schema.field(name).type)
-            for name, values in partitions.values.items()
-            if name in schema.names and not (partitions.stored and name in rows.column_names)
+            name: partitions.typed(name, schema.field(name).type)[number]
+            for name in partitions.values
+            if name in schema.names and not (self.parts.files_count and name in rows.column_names)
         }
         path = self.parts.files[number].ref.path
         return conform(rows, schema, known, path, sealed_instants=self.parts.snapshot is not None)
