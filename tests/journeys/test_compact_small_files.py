@@ -250,6 +250,23 @@ def test_a_large_file_stays_and_a_file_changed_meanwhile_loses_nothing(
     assert opened(place).read().equals(before)
 
 
+def test_links_are_left(place: Path) -> None:
+    """Whoever may write to the table's folder chooses no file elsewhere that goes."""
+    other = place / "elsewhere"
+    (place / "lake" / "country=DE").rename(other)
+    (place / "lake" / "country=DE").symlink_to(other)
+    names = sorted(other.iterdir())
+    first = sorted((place / "lake" / "country=FR").iterdir())[0]
+    first.rename(place / "x.parquet")
+    first.symlink_to(place / "x.parquet")
+    before = times(opened(place, follow_links=True).read())
+    report = opened(place, follow_links=True).compact(target_size=10_000_000)
+    assert (len(report.files), len(report.failed), report.kept) == (1, 1, [])
+    assert report.left == {str(first): "a link, which would lead nowhere"}
+    assert times(opened(place, follow_links=True).read()) == before
+    assert sorted(other.iterdir()) == names
+
+
 def test_a_file_that_was_put_back_goes_only_where_its_rows_are(place: Path) -> None:
     names = data_in(place)
     kept = {name: (place / name).read_bytes() for name in names[:2]}

@@ -6,6 +6,7 @@ import json
 import posixpath
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -114,6 +115,8 @@ class Kinds:
         one = Candidate(found, mark_of(found.ref), file.source.size, file.num_rows, file.identity)
         if not isinstance(file, ParquetFile):
             one.why = "ORC: the engine that writes such files merges them"
+        elif found.ref.filesystem is None and Path(found.ref.path).is_symlink():
+            one.why = "a link, which would lead nowhere"
         elif self._given is None or not file.encrypted:
             one.why = "in plaintext, where nothing tells a file from others: seal it first"
         elif file.source.identity not in (None, one.mark):

@@ -28,8 +28,7 @@ from ..policy import TablePolicy
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import fault_point, storage_errors
-from ..storage.folder import Folder
-from ..table.folder import remove_data_file
+from ..table.folder import folder_of, remove_data_file
 from ..table.open import open_table
 from ..table.query.partitions import Partitions
 from ..table.query.parts import TableParts
@@ -257,7 +256,7 @@ def _take_turn(turn: contextlib.ExitStack, group: Sequence[Candidate]) -> None:
     folder = group[0].folder
     if group[0].ref.filesystem is None:
         with storage_errors("lock the files", folder):
-            here = turn.enter_context(Folder.at(folder))
+            here = turn.enter_context(folder_of(group[0].ref))
             for one in group:
                 try:
                     turn.enter_context(here.locked(f"{one.name}.turn", patience=0))

@@ -30,7 +30,7 @@ from ..storage.replacement import temporary_name
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Existing", "TargetFolder", "remove_data_file"]
+__all__ = ["Existing", "TargetFolder", "folder_of", "remove_data_file"]
 
 
 class Existing(StrEnum):
@@ -224,11 +224,22 @@ class TargetFolder:
         return FileRef(posixpath.join(self.ref.path, relative), self.ref.filesystem, self.ref.path)
 
 
+def folder_of(ref: FileRef) -> Folder:
+    """The folder of a file on this machine; below that of the table, where there is one, no link is followed.
+
+    Raises:
+        OSError: it can't be opened, or a link lies on the way.
+    """
+    top = os.path.dirname(os.path.abspath(ref.path))  # noqa: PTH100, PTH120
+    with Folder.at(ref.root or top) as root:
+        return root.below("" if ref.root is None else os.path.relpath(top, ref.root))
+
+
 def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
     """Remove a file of a table, and what belongs to it.
 
     Args:
-        ref: with the table's folder.
+        ref: as for `folder_of`.
         before: `identity` of the file that is meant, where it is on this machine.
 
     Returns:
@@ -243,9 +254,8 @@ def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
         with contextlib.suppress(FileNotFoundError):
             ref.filesystem.delete_file(material)
         return True
-    assert ref.root is not None  # noqa: S101
-    folder, name = posixpath.split(os.path.relpath(ref.path, ref.root))
-    with Folder.at(ref.root) as root, root.below(folder) as here, here.locked(name):
+    name = posixpath.basename(ref.path)
+    with folder_of(ref) as here, here.locked(name):
         if (now := here.stat(name)) is None:
             return True
         if identity(now) != before:
