@@ -63,7 +63,7 @@ def inspect_table(parts: TableParts, indexes: Indexes) -> TableInspection:
 
     def look(number: int) -> Inspection | BloomsealError:
         try:
-            return inspect_file(parts.files[number].ref, decryption=parts.decryption)
+            return inspect_file(parts.files[number].ref, decryption=parts.decryption_of(number))
         except BloomsealError as error:
             return error
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +14,9 @@ import click
 from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError
 from ...format.verify import VerifyReport
+from ...read.file import SealedFile
 from ...read.open import inspect_file, open_file
-from ...storage.discovery.tables import files_at, is_one_file
+from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, TableOptions
 from ..arguments.options import options
@@ -97,14 +100,14 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
     decryption = opening.decryption(files)
     seen: list[tuple[VerifyReport, bool]] = []
     failed: list[BloomsealError] = []
-    listed = [(path, one) for path in files for one in files_at(path)]
+    listed = [(path, one) for path in files for one in _openers(path, decryption)]
     with progress("Opening modules") as tell:
-        for done, (path, one) in enumerate(listed):
+        for done, (path, opener) in enumerate(listed):
             try:
-                with open_file(one, decryption=decryption) as opened:
+                with opener() as opened:
                     seen.append((opened.verify(filters=filters), opened.encrypted))
             except BloomsealError as error:
-                if one is path:
+                if is_one_file(path):
                     raise
                 # One bad file of a table is found, and the rest are looked at.
                 error.hint = hint_for(error)
@@ -120,6 +123,17 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
         _show_all(seen, failed, filters)
     good = not failed and all(report.complete if strict else report.ok for report, _ in seen)
     return 0 if good else 1
+
+
+def _openers(
+    path: str, decryption: DecryptionSpec | TablePolicy | None
+) -> Iterator[Callable[[], AbstractContextManager[SealedFile]]]:
+    """How to open each file at a place."""
+    if is_one_file(path):
+        yield lambda: open_file(path, decryption=decryption)
+    else:
+        table = open_table(path, decryption=decryption, partitions=False)
+        yield from (functools.partial(table.open, number) for number in range(len(table)))
 
 
 def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None:

@@ -46,7 +46,6 @@ __all__ = [
     "Places",
     "TableFiles",
     "UnseenError",
-    "files_at",
     "find_files",
     "is_one_file",
     "open_log",
@@ -164,17 +163,6 @@ def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
     if ref.filesystem is not None:
         return is_file(ref)
     return not is_folder(ref) and (exists(ref) or not any(c in ref.path for c in "*?["))
-
-
-def files_at(path: str) -> list[FileRef | str]:
-    """The files that a path names: itself, where it is a file's; else those that a reader takes.
-
-    Raises:
-        As `find_files`.
-    """
-    if is_one_file(path):
-        return [path]
-    return [found.ref for found in find_files(path).files]
 
 
 def open_log(

@@ -73,6 +73,13 @@ class TableParts:
             return "its folder"
         return f"another file's folder ({given[0].ref.path})"
 
+    def decryption_of(self, number: int) -> DecryptionSpec | TablePolicy | None:
+        """What opens one file: in an encrypted Iceberg table each has a key of its own."""
+        found = self.files[number]
+        if found.key is None or self.decryption is None:
+            return self.decryption
+        return decryption_of_iceberg_file(self.decryption, found.ref, found.key)
+
     def open(self, number: int) -> SealedFile:
         """One file. The one place where a table's file is opened.
 
@@ -80,10 +87,7 @@ class TableParts:
             UsageError: as `refuse_outside`.
             FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
-        found, decryption = self.files[number], self.decryption
-        if found.key is not None and decryption is not None:
-            decryption = decryption_of_iceberg_file(decryption, found.ref, found.key)
-        file = open_file(found.ref, decryption=decryption)
+        file = open_file(self.files[number].ref, decryption=self.decryption_of(number))
         self.refuse_outside(number, file)
         return file
 

@@ -1,0 +1,114 @@
+"""The verbs of a table on an encrypted Iceberg table, by the command line and its policy; and those that refuse it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bloomseal as bs
+from bloomseal.cli.main import main
+
+POLICY = """
+version = 1
+kms = "keyring:keys.json"
+[tables.people]
+footer_key = "master-main"
+root = "people"
+[tables.people.columns.ssn]
+key = "master-main"
+index = true
+[tables.people.iceberg]
+encryption_key = "master-main"
+"""
+Run = Callable[..., Any]
+ROWS = ("read", "head")
+
+
+@pytest.fixture
+def run(
+    vectors: Path,
+    keyring: bs.Keyring,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    shutil.copytree(vectors / "tables" / "people16", tmp_path / "people")
+    shutil.copy2(keyring.path, tmp_path / "keys.json")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BLOOMSEAL_POLICY", "policy.toml")
+
+    def told(command: str, *more: str, code: int = 0) -> Any:
+        capsys.readouterr()
+        ended = main([*command.split(), *more])
+        seen = capsys.readouterr()
+        assert ended == code, seen.out + seen.err
+        if code:
+            return seen.err
+        return (
+            [json.loads(line) for line in seen.out.splitlines()] if command.startswith(ROWS) else json.loads(seen.out)
+        )
+
+    return told
+
+
+def test_what_reads(run: Run) -> None:
+    (row,) = run("read people --format json", "--where", "ssn = '901-11-0001'")
+    assert row["id"] == 1
+    assert run("count people --format json") == {"rows": 108}
+    assert len(run("head people -n 3 --format json")) == 3
+    shown = run("show people --format json")
+    assert (shown["rows"], shown["row_groups"], shown["hidden"]) == (108, 9, [])
+    verified = run("verify people --format json")
+    assert len(verified) == 9
+    assert all(one["ok"] for one in verified)
+    report = run("audit people --format json")
+    assert report["ok"] is True
+
+
+def test_an_index(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("index build people --column ssn --format json")
+    (row,) = run("read people --use-index require --format json", "--where", "ssn = '901-29-0019'")
+    assert row["id"] == 19
+    assert run("read people --use-index require --format json", "--where", "ssn = '900-00-0000'") == []
+    # A state that was put back has other files than the index covers, or fewer: never a row that is not said.
+    newest = max(Path("people/metadata").glob("*.metadata.json"))
+    newest.unlink()
+    for ssn, there in (("901-29-0019", True), ("901-25-0105", False)):
+        found = run("read people --format json", "--where", f"ssn = '{ssn}'")
+        assert bool(found) is there
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "seal people",
+        "rekey people",
+        "rewrap people",
+        "attach people --bloom-filter city",
+        "compact people",
+        "unseal people --in-place",
+    ],
+)
+@pytest.mark.parametrize("dry", [False, True])
+def test_what_changes_files_refuses(run: Run, command: str, dry: bool) -> None:
+    before = {path: path.read_bytes() for path in Path("people").rglob("*") if path.is_file()}
+    message = run(command + " --dry-run" * dry, code=2)
+    assert "engine" in message or "log" in message
+    assert {path: path.read_bytes() for path in Path("people").rglob("*") if path.is_file()} == before
+
+
+def test_duckdb_and_polars_take_a_policy(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    import bloomseal.duckdb as bd
+    import bloomseal.polars as bp
+
+    connection = duckdb.connect()
+    bd.register(connection, "people", "people", policy="policy.toml")
+    assert connection.sql("select count(*) from people where ssn is not null").fetchall() == [(101,)]
+    assert len(bp.scan("people", policy="policy.toml").collect()) == 108
