@@ -109,7 +109,7 @@ def rewrapped(folder: Path, files: int) -> None:
             table, Rewrap(bs.DecryptionSpec(bs.KeyTools(ring))), journal=folder / f"{jobs}.jsonl", jobs=jobs
         )
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
-        assert report.counts == {"rotated": files}, report.counts
+        assert report.counts == {"rewrapped": files}, report.counts
         print(
             f"rewrap, --jobs {jobs}: {files / wall:.0f} files a second, {files / processor:.0f} a second of processor time, "
             f"{report.kms['wraps']:.0f} calls to wrap"

@@ -344,7 +344,7 @@ def test_reports_are_shown_in_notebooks_with_everything_escaped(tmp_path: Path) 
 def test_a_long_report_is_cut_and_says_so() -> None:
     from bloomseal.rotation.outcome import FileOutcome, RotationReport, Status
 
-    files = [FileOutcome(f"file {number}", Status.ROTATED) for number in range(80)]
+    files = [FileOutcome(f"file {number}", Status.SEALED) for number in range(80)]
     shown = RotationReport("rewrap", "j", files=files)._repr_html_()
     assert "file 49<" in shown
     assert "file 50<" not in shown

@@ -103,7 +103,7 @@ class Table:
                 raise
             time.sleep(0.05)
             return "told"
-        missed = [file for file in report.files if file.status not in (Status.ROTATED, Status.NOTHING)]
+        missed = [file for file in report.files if file.status not in (job.done, Status.NOTHING)]
         assert all(file.status is Status.CHANGED for file in missed), [str(file.why) for file in missed]
         return "told of files" if missed else "rotated"
 

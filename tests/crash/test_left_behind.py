@@ -109,7 +109,7 @@ def test_a_disk_that_dies_is_reported_for_each_file(root: Path, monkeypatch: pyt
     report = rotate(table(root), Rekey(verbs.decryption(root)), journal=root / "journal.jsonl")
     monkeypatch.undo()
     assert looks > 4
-    assert [file.status for file in report.files] == [Status.FAILED, Status.ROTATED]
+    assert [file.status for file in report.files] == [Status.FAILED, Status.REKEYED]
     assert "Input/output error" in str(report.files[0].why)
     assert verbs.kind(root) == "encrypted"
 

@@ -208,8 +208,8 @@ def test_a_key_that_the_client_does_not_take_is_told(endpoint: Endpoint, tmp_pat
     report = rotate(store.folder, Rekey(store.decryption()), filesystem=store.filesystem, journal=tmp_path / "j")
     assert [(file.path, file.status) for file in report.files] == [
         ("s3:slashes/t//2.parquet", Status.FAILED),
-        ("s3:slashes/t/0.parquet", Status.ROTATED),
-        ("s3:slashes/t/a/1.parquet", Status.ROTATED),
+        ("s3:slashes/t/0.parquet", Status.REKEYED),
+        ("s3:slashes/t/a/1.parquet", Status.REKEYED),
     ]
     for path in ("slashes/t//3.parquet", "slashes//t/3.parquet"):
         with pytest.raises(bs.BloomsealError):

@@ -106,12 +106,18 @@ def run_python(block: Block, document: str, names: dict[str, Any]) -> str:
     return out.getvalue()
 
 
-def run_shell(block: Block, document: str) -> str:
+def run_shell(block: Block, document: str, patch: pytest.MonkeyPatch) -> str:
+    """Run it; what it exports of ours holds in the blocks behind it."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    left, right = os.pipe()
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.body],
+        ["bash", "-euo", "pipefail", "-c", f"trap 'env -0 | grep -z ^BLOOMSEAL_ >&{right} || true' EXIT\n{block.body}"], pass_fds=[right],
         capture_output=True, text=True, timeout=300, env={**os.environ, "PATH": path},
     )  # fmt: skip
+    os.close(right)
+    with open(left, encoding="utf-8") as exported:
+        for name, _, value in (one.partition("=") for one in exported.read().split("\0") if one):
+            patch.setenv(name, value)
     assert done.returncode == 0, f"{document}:{block.line}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -126,7 +132,11 @@ def test_the_document_runs(
         monkeypatch.delenv(name)
     names: dict[str, Any] = {"__name__": document}
     for block in blocks((ROOT / document).read_text(encoding="utf-8")):
-        out = run_python(block, document, names) if block.language == "python" else run_shell(block, document)
+        out = (
+            run_python(block, document, names)
+            if block.language == "python"
+            else run_shell(block, document, monkeypatch)
+        )
         if block.expected is not None and not matches(block.expected, out):
             pytest.fail(f"{document}:{block.line} printed\n{out}")
 

@@ -344,7 +344,7 @@ def test_a_rotation_is_complete_when_its_journal_has_ended(shop: Shop) -> None:
     shop.rotated()
     (rotation,) = shop.make()["rotations"]
     assert (rotation["complete"]["text"], rotation["files"], rotation["chain"]) == (
-        "not contradicted: 3 of 3 seen", {"rotated": 3}, "whole"
+        "not contradicted: 3 of 3 seen", {"rewrapped": 3}, "whole"
     )  # fmt: skip
     assert rotation["by"][0].count("@") == 1
     lines = shop.journal.read_bytes().splitlines(keepends=True)
@@ -402,8 +402,8 @@ def test_an_altered_journal_is_told(shop: Shop, change: str) -> None:
     lines = shop.journal.read_bytes().splitlines(keepends=True)
     match change:
         case "altered":
-            number = next(number for number, line in enumerate(lines) if b'"rotated"' in line)
-            lines[number] = lines[number].replace(b'"rotated"', b'"Rotated"')
+            number = next(number for number, line in enumerate(lines) if b'"rewrapped"' in line)
+            lines[number] = lines[number].replace(b'"rewrapped"', b'"Rotated"')
         case "removed":
             del lines[3]
         case "inserted":

@@ -373,7 +373,7 @@ def test_limit_seal_vouches_for_plaintext_files(tmp_path: Path) -> None:
     told = plan(here.root, Seal(here.policy()), journal=tmp_path / "j")
     assert [Path(one.path).parent.name for one in told.files if one.action == "seal"] == ["tenant=a"]
     report = rotate(here.root, Seal(here.policy()), journal=tmp_path / "j")
-    assert [Path(one.path).parent.name for one in report.files if one.status == "rotated"] == ["tenant=a"]
+    assert [Path(one.path).parent.name for one in report.files if one.status == "sealed"] == ["tenant=a"]
     assert "e00-00-0000" in bs.read_table(here.root, decryption=here.policy())["ssn"].to_pylist()
 
 

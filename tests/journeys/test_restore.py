@@ -67,7 +67,7 @@ def test_the_whole_backup_is_what_it_was(backed_up: Path, folder: Path, shell: S
     assert (ids(shell, 5), ids(shell, 1005), ids(shell, 2005), ids(shell, 599)) == ([5], [], [], [599])
     shell("audit customers --policy policy.toml --deep")
     # Beside the table it is a table of its own, for whoever has the keys: the prefix has no folder's name.
-    assert len(shell.read("backup POLICY", email(5))) == 1
+    assert len(shell.read("backup POLICY --table-root backup", email(5))) == 1
 
 
 def test_a_file_under_another_name_or_of_a_rekeyed_table(backed_up: Path, folder: Path, shell: Shell) -> None:

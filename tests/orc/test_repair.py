@@ -58,4 +58,4 @@ def test_filters_that_nobody_would_believe_are_left_out(drop_masked: bool, tmp_p
     assert orc.repair_filters(path, decryption=OURS).rekeyed == []
     (done,) = rotate([copy.parent], Repair(OURS, drop_masked), journal=tmp_path / "journal.jsonl").files
     assert {(one["column"], one["row_group"]) for one in done.dropped} == set(product(("flag", "old"), range(3)))
-    assert (done.status, done.filters_dropped, done.filters_replaced) == (Status.ROTATED, 6, 3)
+    assert (done.status, done.filters_dropped, done.filters_replaced) == (Status.REPAIRED, 6, 3)

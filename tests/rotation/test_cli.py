@@ -74,13 +74,13 @@ def test_seal_rewrap_rekey_unseal(run: Run, ring: bs.Keyring) -> None:
     assert pq.read_table("table/0.parquet").equals(rows(0))
 
     done = run(*SEAL, "--bloom-filter", "ssn", "--format", "json").json
-    assert done["counts"] == {"rotated": 3}
+    assert done["counts"] == {"sealed": 3}
     for index, path in enumerate(FILES):
         opens(path, reading(ring), index)
 
     moved = run("rewrap", "table", "--from", "pii", "--to", "pii-2027", "-v")
     assert moved.code == 0
-    assert "rotated" in moved.out
+    assert "rewrapped" in moved.out
     assert "KMS: wraps 1" in moved.err
     assert masters(FILES[0], reading(ring)) == {"footer", "pii-2027", "health"}
 
@@ -115,7 +115,7 @@ def test_what_could_not_be_done_is_the_exit_code_and_in_the_answer(sealed: Run, 
     assert "disabled" in answer.out
     assert "illness" in answer.out
     report = sealed("rewrap", "table", "--from", "health", "--to", "pii-2027", "--format", "json").json
-    assert report["counts"] == {"partly rotated": 2, "failed": 1}
+    assert report["counts"] == {"done in part": 2, "failed": 1}
     assert report["ok"] is False
     assert report["resumed"] is True
 
@@ -210,7 +210,7 @@ def test_the_journal_is_where_it_was_wanted(sealed: Run) -> None:
     assert Path("here.jsonl").read_text().count('"done"') == 3
     assert sealed("rekey", "table", "--journal", "here.jsonl", "--format", "json").json["counts"] == {"done before": 3}
     again = sealed("rekey", "table", "--journal", "here.jsonl", "--restart", "--format", "json").json
-    assert again["counts"] == {"rotated": 3}
+    assert again["counts"] == {"rekeyed": 3}
     assert len(list(Path().glob("here.jsonl.*"))) == 1
 
 
@@ -237,7 +237,7 @@ def test_a_progress_bar_on_a_terminal(sealed: Run, ring: bs.Keyring) -> None:
     os.close(ours)
     assert "Rekeying" in shown
     assert "%" in shown
-    assert json.loads(done.stdout)["counts"] == {"rotated": 3}
+    assert json.loads(done.stdout)["counts"] == {"rekeyed": 3}
 
 
 def test_a_filter_that_is_not_taken_over_is_named(sealed: Run, ring: bs.Keyring) -> None:

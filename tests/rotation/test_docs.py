@@ -27,7 +27,7 @@ def test_the_snippets_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
         if "contact --dry-run" in snippet:
             assert done.stdout.count("none") == 2, "nothing names the old key any more"
-    assert '"rotated": 2' in (tmp_path / "report.json").read_text()
+    assert '"rewrapped": 2' in (tmp_path / "report.json").read_text()
 
 
 def test_the_links_lead_somewhere() -> None:

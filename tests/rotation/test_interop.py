@@ -56,7 +56,7 @@ def test_others_files_are_rotated_and_read_by_all(
     end = opened(path, reading()).footer.offset
 
     report = rotate(path, Rewrap(reading(), MOVED))
-    assert [file.status for file in report.files] == [Status.ROTATED]
+    assert [file.status for file in report.files] == [Status.REWRAPPED]
     # The bytes that the other writer made, its padding and its unknown fields: untouched.
     assert path.read_bytes()[:end] == data[:end]
     assert (path.read_bytes() == data) is (material == "external")
@@ -98,11 +98,11 @@ def test_a_table_of_every_writers_files(java: Jvm, tmp_path: Path) -> None:
             write(writer, path, internal=internal, double=True, bits=256, plaintext_footer=False)
     java_write(table / "plain.parquet", JAVA_SCHEMA, JAVA_ROWS, filters=["ssn"])
     report = rotate(table, Rewrap(reading(), MOVED))
-    assert Counter(file.status for file in report.files) == {Status.ROTATED: 6, Status.FAILED: 1}
+    assert Counter(file.status for file in report.files) == {Status.REWRAPPED: 6, Status.FAILED: 1}
     assert "plaintext" in str(report.problems[0].why)
     spec = bs.EncryptionSpec("kf", {"ssn": "kc1", "note": "kc2"}, keys=KeyTools(PyArrowKms()))
     report = rotate(table, Seal(spec))
-    assert Counter(file.status for file in report.files) == {Status.NOTHING: 6, Status.ROTATED: 1}
+    assert Counter(file.status for file in report.files) == {Status.NOTHING: 6, Status.SEALED: 1}
     for path in table.glob("*.parquet"):
         for reader in READERS:
             assert read(reader, path) == TABLE.to_pylist(), (path.name, reader)
@@ -171,7 +171,7 @@ def test_aws_rewraps_and_no_column_key_leaves_it(
     watched.asked = Counter()
     job = Rewrap(bs.DecryptionSpec(KeyTools(watched)), {pii: pii_new})
     report = rotate(table, job)
-    assert [file.status for file in report.files] == [Status.ROTATED] * 4
+    assert [file.status for file in report.files] == [Status.REWRAPPED] * 4
     keys = 1 if double else 4
     assert watched.asked == {"re-encrypt": keys, f"decrypt {footer}": keys}
     # AWS does not tell which version wrapped a text: the journal alone knows that it is done.

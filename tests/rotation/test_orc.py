@@ -88,7 +88,7 @@ def test_a_folder_is_rekeyed_under_the_newest_versions(run: Run, ring: bs.Keyrin
     assert planned["kms_calls"] > 0
     assert _bytes() == old
     code, report = run("rekey", "t")
-    assert (code, report["counts"]) == (0, {"rotated": 2})
+    assert (code, report["counts"]) == (0, {"rekeyed": 2})
     for one in report["files"]:
         name = Path(one["path"]).name
         assert not before[name] & _local_keys(one["path"])
@@ -105,7 +105,7 @@ def test_a_folder_is_rekeyed_under_the_newest_versions(run: Run, ring: bs.Keyrin
     shutil.copy("t/a.orc", "t/c.orc")
     code, report = run("rekey", "t")
     assert (code, report["counts"]) == (1, {"done before": 2, "changed since the run": 1})
-    assert run("rekey", "t", "--restart")[1]["counts"] == {"rotated": 3}
+    assert run("rekey", "t", "--restart")[1]["counts"] == {"rekeyed": 3}
     # The old version opens nothing of the files any more.
     ring.destroy("pii", 3)
     assert _rows("t/a.orc", ring) == ROWS
@@ -116,7 +116,7 @@ def test_a_folder_is_rekeyed_under_the_newest_versions(run: Run, ring: bs.Keyrin
 
 def test_another_master_key(run: Run, ring: bs.Keyring) -> None:
     code, report = run("rekey", "t", "--from", "pii", "--to", "pii-2027", "--jobs", "1")
-    assert (code, report["counts"]) == (0, {"rotated": 2})
+    assert (code, report["counts"]) == (0, {"rekeyed": 2})
     assert _under("t/a.orc") == {"name": "pii-2027:0", "num": "wide:1", "s": "wide:1"}
     assert _rows("t/b.orc", ring) == ROWS
     # No file names the old one now, which is no fault: a table has files of many ages.
@@ -173,7 +173,7 @@ def test_what_orc_has_not_is_refused(run: Run) -> None:
     pq.write_table(po.read_table("t/a.orc"), "t/c.parquet")
     po.write_table(po.read_table("t/a.orc").select(["id"]), "t/d.orc")
     code, report = run("repair", "t")
-    assert (code, report["counts"]) == (1, {"rotated": 2, "failed": 2})
+    assert (code, report["counts"]) == (1, {"repaired": 2, "failed": 2})
     assert ["only filters of ORC files" in (one["why"] or "") for one in report["files"]] == [False, False, True, False]
     assert "a plaintext file" in report["files"][3]["why"]
     code, report = run("rekey", "t/d.orc", "--allow-plaintext")
@@ -203,7 +203,7 @@ def test_a_folder_is_repaired(run: Run, ring: bs.Keyring, capsys: pytest.Capture
     assert _bytes() == repaired
     # The masked ones can still go later.
     code, report = run("repair", "t", "--drop-masked")
-    assert (code, report["counts"]) == (0, {"rotated": 2})
+    assert (code, report["counts"]) == (0, {"repaired": 2})
     assert report["files"][0]["old_copies"] is None
     with bs.open_file("t/a.orc") as file:
         assert {(one.column, one.encrypted) for one in file.filters} == {("id", False), ("name", True), ("num", True)}
@@ -219,7 +219,7 @@ def test_a_killed_run_is_resumed(run: Run, ring: bs.Keyring, command: str, where
     assert _rows("t/a.orc", ring) == ROWS
     before = _bytes()
     result, report = run(command, "t")
-    assert (result, report["resumed"], report["counts"]) == (0, True, {"rotated": 2})
+    assert (result, report["resumed"], report["counts"]) == (0, True, {f"{command}ed": 2})
     for name, data in before.items():
         done = command == "repair" and where == "renamed" and name == "a.orc"
         assert (Path("t", name).read_bytes() == data) is done
@@ -234,7 +234,7 @@ def test_one_bad_file_stops_nothing(run: Run, ring: bs.Keyring) -> None:
     data[-200] ^= 0xFF
     Path("t/a.orc").write_bytes(data)
     code, report = run("rekey", "t")
-    assert (code, report["counts"]) == (1, {"failed": 1, "rotated": 1})
+    assert (code, report["counts"]) == (1, {"failed": 1, "rekeyed": 1})
     assert Path("t/a.orc").read_bytes() == data
     assert _rows("t/b.orc", ring) == ROWS
     assert plan("t/b.orc", Rewrap(_spec(ring))).ok is False

@@ -98,7 +98,7 @@ def test_a_kek_is_rewrapped_once_whatever_the_number_of_files(ring: bs.Keyring, 
 
 def test_a_finished_run_does_nothing(ring: bs.Keyring, table: Path) -> None:
     first = rotate(table, Rekey(reading(ring)))
-    assert statuses(first) == [Status.ROTATED] * FILES
+    assert statuses(first) == [Status.REKEYED] * FILES
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
     again = rotate(table, Rekey(reading(ring)))
     assert statuses(again) == [Status.DONE_BEFORE] * FILES
@@ -110,7 +110,7 @@ def test_a_finished_run_does_nothing(ring: bs.Keyring, table: Path) -> None:
     assert statuses(late).count(Status.SINCE) == 1
     assert not late.ok
     assert [file.path for file in late.problems] == [str(table / "9.parquet")]
-    assert statuses(rotate(table, Rekey(reading(ring)), restart=True)) == [Status.ROTATED] * (FILES + 1)
+    assert statuses(rotate(table, Rekey(reading(ring)), restart=True)) == [Status.REKEYED] * (FILES + 1)
 
 
 def test_what_an_audit_counts_is_never_skipped_silently(ring: bs.Keyring, table: Path) -> None:
@@ -128,10 +128,10 @@ def test_what_an_audit_counts_is_never_skipped_silently(ring: bs.Keyring, table:
 
 def test_rewrapping_again_after_the_next_rotation_of_the_master_key(ring: bs.Keyring, table: Path) -> None:
     ring.rotate("pii")
-    assert statuses(rotate(table, Rewrap(reading(ring)))) == [Status.ROTATED] * FILES
+    assert statuses(rotate(table, Rewrap(reading(ring)))) == [Status.REWRAPPED] * FILES
     assert statuses(rotate(table, Rewrap(reading(ring)))) == [Status.DONE_BEFORE] * FILES
     ring.rotate("pii")
-    assert statuses(rotate(table, Rewrap(reading(ring)))) == [Status.ROTATED] * FILES
+    assert statuses(rotate(table, Rewrap(reading(ring)))) == [Status.REWRAPPED] * FILES
     ring.destroy("pii", 1)
     ring.destroy("pii", 2)
     for index, path in enumerate(find_files(table)):
@@ -148,7 +148,7 @@ def test_one_bad_file_does_not_stop_the_rest(ring: bs.Keyring, table: Path) -> N
     kept = {name: (table / name).read_bytes() for name in ("0.parquet", "1.parquet", "2.parquet")}
     report = rotate(table, Rekey(reading(ring)))
     assert not report.ok
-    assert statuses(report) == [Status.FAILED] * 3 + [Status.ROTATED] * 3
+    assert statuses(report) == [Status.FAILED] * 3 + [Status.REKEYED] * 3
     assert [file.error and file.error["error"] for file in report.problems] == [
         "FormatError", "PolicyError", "IntegrityError",
     ]  # fmt: skip
@@ -158,7 +158,7 @@ def test_one_bad_file_does_not_stop_the_rest(ring: bs.Keyring, table: Path) -> N
     # Mended, the failed ones are done by the same call, and only they.
     for index in range(3):
         write(table / f"{index}.parquet", bs.KeyTools(ring), index)
-    assert statuses(rotate(table, Rekey(reading(ring)))) == [Status.ROTATED] * 3 + [Status.DONE_BEFORE] * 3
+    assert statuses(rotate(table, Rekey(reading(ring)))) == [Status.REKEYED] * 3 + [Status.DONE_BEFORE] * 3
 
 
 def test_what_cannot_be_wrapped_anew_is_told_with_its_reason(ring: bs.Keyring, table: Path) -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_be_wrapped_anew_is_told_with_its_reason(ring: bs.Keyring, t
     assert {left["column"] for file in report.files for left in file.left} <= {"illness", ""}
     ring.enable("health")
     report = rotate(table, Rewrap(reading(ring), TO_SECOND))
-    assert statuses(report) == [Status.ROTATED] * FILES
+    assert statuses(report) == [Status.REWRAPPED] * FILES
     assert statuses(rotate(table, Rewrap(reading(ring), TO_SECOND))) == [Status.DONE_BEFORE] * FILES
 
 
@@ -210,9 +210,9 @@ def test_two_rotations_keep_out_of_each_others_way(ring: bs.Keyring, table: Path
     name = find_files(table)[0].ref
     with in_turn(name):
         report = rotate(table, Rekey(reading(ring)))
-    assert statuses(report) == [Status.CHANGED] + [Status.ROTATED] * (FILES - 1)
+    assert statuses(report) == [Status.CHANGED] + [Status.REKEYED] * (FILES - 1)
     assert "another rotation" in str(report.files[0].why)
-    assert statuses(rotate(table, Rekey(reading(ring)))) == [Status.ROTATED] + [Status.DONE_BEFORE] * (FILES - 1)
+    assert statuses(rotate(table, Rekey(reading(ring)))) == [Status.REKEYED] + [Status.DONE_BEFORE] * (FILES - 1)
 
 
 def test_two_processes_rotate_one_table_at_the_same_time(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_file_and_links_to_it_are_one(ring: bs.Keyring, table: Path) -> None:
     (table / "day=1" / "a.parquet").symlink_to("../1.parquet")
     (table / "again").symlink_to(table)
     job = Rekey(reading(ring))
-    assert statuses(rotate([table / "again", table], job)) == [Status.ROTATED] * FILES
+    assert statuses(rotate([table / "again", table], job)) == [Status.REKEYED] * FILES
     assert statuses(rotate([table / "again", table], job)) == [Status.DONE_BEFORE] * FILES
     for index, path in enumerate(path for path in paths(table) if not path.is_symlink()):
         opens(path, reading(ring), index)
@@ -288,7 +288,7 @@ def test_links_to_folders_are_followed_once(ring: bs.Keyring, table: Path, tmp_p
     (table / "+day").symlink_to(table / "day=1")
     job = Rekey(reading(ring))
     report = rotate(table, job, follow_links=True)
-    assert statuses(report) == [Status.ROTATED] * (FILES + 1)
+    assert statuses(report) == [Status.REKEYED] * (FILES + 1)
     assert {Path(one.path).parent for one in report.files} == {table, table / "day=1", table / "+link"}
     opens(other / "z.parquet", reading(ring), 9)
 
@@ -318,14 +318,14 @@ def test_a_link_out_of_the_folder_is_told_and_not_followed(
     assert {path: path.read_bytes() for path in other.iterdir()} == before
     if kind != "dangling":
         # The caller names the other place too, or says that links may lead anywhere.
-        assert statuses(rotate([table, other], job)) == [Status.ROTATED] * (FILES + 1)
+        assert statuses(rotate([table, other], job)) == [Status.REKEYED] * (FILES + 1)
         assert rotate(table, job, follow_links=True, restart=True).ok
 
 
 def test_a_pipe_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:
     os.mkfifo(table / "pipe.parquet")
     report = rotate(table, Rekey(reading(ring)))
-    assert statuses(report) == [*[Status.ROTATED] * FILES, Status.FAILED]
+    assert statuses(report) == [*[Status.REKEYED] * FILES, Status.FAILED]
 
 
 def test_names_that_are_no_text(ring: bs.Keyring, table: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_run_that_begins_anew_leaves_the_journal_of_one_at_work_alone(tmp_path
         log.begin("a", (1,))
         with pytest.raises(bs.UsageError, match="open"):
             Journal(journal, "x", "y", restart=True)
-        log.settle("a", "rotated", (2,), {})
+        log.settle("a", "rewrapped", (2,), {})
     assert list(tmp_path.iterdir()) == [journal]
     with Journal(journal, "x", "y") as log:
         assert log.done == {"a": ([2], {})}
@@ -398,7 +398,7 @@ def test_a_disk_that_is_full_for_a_while_leaves_no_half_a_line_in_the_journal(tm
         resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 10, before[1]))
         try:
             with pytest.raises(bs.BloomsealError, match="can't be written"):
-                log.settle("a", "rotated", (2,), {})
+                log.settle("a", "rewrapped", (2,), {})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         log.fail("a", "the journal could not be written")
@@ -462,9 +462,9 @@ def test_other_file_systems(ring: bs.Keyring, table: Path, tmp_path: Path) -> No
     remote = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     decryption = reading(ring)
     report = rotate("table", Rewrap(decryption, TO_SECOND), filesystem=remote)
-    assert statuses(report) == [Status.ROTATED] * FILES
+    assert statuses(report) == [Status.REWRAPPED] * FILES
     assert statuses(rotate("table", Rewrap(decryption, TO_SECOND), filesystem=remote)) == [Status.DONE_BEFORE] * FILES
-    assert statuses(rotate("table", Rekey(decryption), filesystem=remote)) == [Status.ROTATED] * FILES
+    assert statuses(rotate("table", Rekey(decryption), filesystem=remote)) == [Status.REKEYED] * FILES
     for index, path in enumerate(paths(table)):
         opens(path, reading(ring), index)
     refused = rotate("table", Unseal(decryption, in_place=True), filesystem=remote)
@@ -569,6 +569,6 @@ def test_a_run_knows_the_versions_of_its_own_time(ring: bs.Keyring, tmp_path: Pa
         assert [one.action for one in plan(path, Rewrap(reading(ring))).files] == ["rewrap"]
         if job is Rewrap:
             assert [one.action for one in plan(path, again).files] == ["rewrap"]
-        assert statuses(rotate(path, again, journal=tmp_path / f"{turn}.jsonl")) == [Status.ROTATED]
+        assert statuses(rotate(path, again, journal=tmp_path / f"{turn}.jsonl")) == [job.done]
         assert [one.action for one in plan(path, Rewrap(reading(ring))).files] == ["none"]
     opens(path, reading(ring))

@@ -62,7 +62,7 @@ def test_the_same_comes_of_any_number_of_jobs(ring: bs.Keyring, table: Path, tmp
     job = Rewrap(reading(_Slow(ring.path)))
     report = rotate(table, job, journal=tmp_path / "j", jobs=jobs, progress=lambda *now: told.append(now))
     assert [Path(one.path).name for one in report.files] == [f"{index:02d}.parquet" for index in range(FILES)]
-    assert report.counts == {"rotated": FILES}
+    assert report.counts == {"rewrapped": FILES}
     assert report.kms["wraps"] == 3, "files of one KEK cost one call for each master key"
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1] == (sum(one.old_size for one in report.files),) * 2
@@ -198,7 +198,7 @@ def test_an_interrupted_run_books_what_it_has_done(
     assert (tmp_path / "j").read_bytes().count(b'"done"') == 3
     monkeypatch.setattr(Rewrap, "run", real)
     report = rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1)
-    assert report.counts == {"done before": 3, "rotated": FILES - 3}
+    assert report.counts == {"done before": 3, "rewrapped": FILES - 3}
 
 
 def test_a_journal_that_can_not_be_written_ends_all_jobs(
@@ -273,7 +273,7 @@ def test_a_kms_that_throttles_is_waited_for_by_orc_files_too(tmp_path: Path, wai
 
     spec = bs.DecryptionSpec(Busy(ring.path), allow_ctr=True)
     report = rotate(path.parent, Rekey(spec), jobs=1)
-    assert report.counts == {"rotated": 1}
+    assert report.counts == {"rekeyed": 1}
     assert len(waits) == 20
 
 

@@ -61,7 +61,7 @@ def test_a_rekey_outlives_a_killed_executor(run: tuple[Said, Path, set[str]]) ->
     assert len(said["killed"]) == 1
     rows = said["rekeyed"]
     assert len(rows) == FILES
-    assert {(row["status"], row["failure"]) for row in rows} == {("rotated", None)}
+    assert {(row["status"], row["failure"]) for row in rows} == {("rekeyed", None)}
     policy = Policy.load(folder / "policy.toml", kms=bs.Keyring(folder / "keys.json", passphrase=PASSPHRASE))
     table = policy.for_table("people")
     assert data_keys(folder, table).isdisjoint(old)

@@ -134,7 +134,7 @@ def test_rewrap_wraps_every_file_once(spark: SparkSession, own_ring: bs.Keyring,
     assert contents(files) == before
 
     rows = bss.rewrap(spark, tmp_path / "people", policy=new, files_per_task=2).collect()
-    assert [(row.file, row.status, row.keys, row.failure) for row in rows] == [(f, "rotated", 1, None) for f in files]
+    assert [(row.file, row.status, row.keys, row.failure) for row in rows] == [(f, "rewrapped", 1, None) for f in files]
     assert versions(files, new) == {("pii", "2")}
     done = contents(files)
     again = bss.rewrap(spark, tmp_path / "people", policy=new).collect()
@@ -167,11 +167,11 @@ def test_rekey_gives_fresh_keys_and_is_resumed(spark: SparkSession, own_ring: bs
     failed = first.pop(files[2])
     assert failed[0] == "failed"
     assert failed[1]
-    assert set(first.values()) == {("rotated", None)}
+    assert set(first.values()) == {("rekeyed", None)}
     done = contents(files)
     Path(files[2]).write_bytes(whole)
     second = run()
-    assert second.pop(files[2]) == ("rotated", None)
+    assert second.pop(files[2]) == ("rekeyed", None)
     assert set(second.values()) == {("done before", None)}
     assert {file: data for file, data in contents(files).items() if file != files[2]} == {
         file: data for file, data in done.items() if file != files[2]
@@ -184,7 +184,7 @@ def test_rekey_gives_fresh_keys_and_is_resumed(spark: SparkSession, own_ring: bs
     third = run()
     assert set(third.values()) == {("done before", None)}
     assert contents(files) == done
-    assert "rotated" in {status for status, _ in run(restart=True).values()}
+    assert "rekeyed" in {status for status, _ in run(restart=True).values()}
     assert data_keys(files, new).isdisjoint(keys_before)
 
 
@@ -201,7 +201,7 @@ def test_a_driver_that_died_finds_what_its_tasks_had_finished(
     reached = [line for line in lines if files[4] not in line]
     journal.write_text("\n".join(reached) + "\n")
     rows = {row.file: row for row in bss.rekey(spark, path, policy=policy, journal=journal).collect()}
-    assert [rows[file].status for file in files] == ["done before"] * 4 + ["rotated"]
+    assert [rows[file].status for file in files] == ["done before"] * 4 + ["rekeyed"]
     assert {file: data for file, data in contents(files).items() if file != files[4]} == {
         file: data for file, data in done.items() if file != files[4]
     }
@@ -217,7 +217,7 @@ def test_a_task_that_runs_twice_does_the_work_once(spark: SparkSession, own_ring
     before = contents(files)
     attempt = RotationTask.of("rekey", policy, files)
     done = spark.sparkContext.parallelize([files, files], 2).flatMap(attempt).collect()
-    assert all(outcome.status == "rotated" for _, (outcome, _) in done)
+    assert all(outcome.status == "rekeyed" for _, (outcome, _) in done)
     assert Counter(outcome.why for _, (outcome, _) in done) == {None: FILES, "done by an earlier attempt": FILES}
     identities = {file: {identity for name, (_, identity) in done if name == file} for file in files}
     assert all(len(found) == 1 for found in identities.values())
@@ -296,7 +296,7 @@ def test_rotations_tell_what_an_audit_counts(spark: SparkSession, own_ring: bs.K
             assert why in planned[str(path)].why
             assert (rows[str(path)].status, rows[str(path)].failure) == ("not in the table", None)
             assert why in rows[str(path)].why
-        assert {rows[file].status for file in files} == {"rotated"}
+        assert {rows[file].status for file in files} == {"rekeyed"}
     assert contents([str(path) for path in beside]) == before
 
 
@@ -342,7 +342,7 @@ def test_a_later_rewrap_of_the_session_knows_the_new_versions(
         own_ring.rotate("pii")
         # One worker takes all files, which most likely is the one of the job before.
         done = bss.rewrap(spark, tmp_path / "people", policy=policy, files_per_task=FILES).collect()
-        assert [row.status for row in done] == ["rotated"] * FILES
+        assert [row.status for row in done] == ["rewrapped"] * FILES
 
 
 def test_a_later_rekey_of_the_session_wraps_under_the_new_versions(
@@ -355,7 +355,7 @@ def test_a_later_rekey_of_the_session_wraps_under_the_new_versions(
         own_ring.rotate("pii")
         log = tmp_path / f"{turn}.jsonl"
         done = bss.rekey(spark, people, policy=guarded, journal=log, files_per_task=FILES).collect()
-        assert [row.status for row in done] == ["rotated"] * FILES
+        assert [row.status for row in done] == ["rekeyed"] * FILES
         assert {one.action for one in plan(people, Rewrap(own)).files} == {"none"}
 
 

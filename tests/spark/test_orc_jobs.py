@@ -52,7 +52,7 @@ def test_a_table_is_repaired_and_rekeyed(spark: SparkSession, tmp_path: Path) ->
     assert [row["action"] for row in planned] == ["repair"] * 3 + ["fail"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     repaired = bss.repair(spark, folder, policy=policy, files_per_task=2)
-    assert [row["status"] for row in repaired.collect()] == ["rotated"] * 3 + ["failed"]
+    assert [row["status"] for row in repaired.collect()] == ["repaired"] * 3 + ["failed"]
     assert all("destroy" in row["why"] and row["keys"] == 2 for row in rows(repaired))
     assert "BS102" not in {one.rule.id for one in bss.audit(spark, folder, policy=policy).report.findings}
     again = rows(bss.repair(spark, folder, policy=policy))
@@ -65,7 +65,7 @@ def test_a_table_is_repaired_and_rekeyed(spark: SparkSession, tmp_path: Path) ->
     (folder / "torn.orc").unlink()
     journal = tmp_path / "journal"
     rekeyed = bss.rekey(spark, folder, policy=policy, journal=journal, files_per_task=1).collect()
-    assert [(row["status"], row["failure"]) for row in rekeyed] == [("rotated", None)] * 3
+    assert [(row["status"], row["failure"]) for row in rekeyed] == [("rekeyed", None)] * 3
     for path in folder.glob("*.orc"):
         assert _names(path) == {"name": 3, "num": 1, "s": 1}
     found = bs.read_table(folder, decryption=DecryptionSpec(ring, allow_ctr=True))

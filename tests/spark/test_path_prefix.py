@@ -89,7 +89,7 @@ def test_written_read_looked_after_and_bound_to_its_place(
     assert bss.check_table(spark, folder).rows == len(wanted)
     assert all(row.complete for row in bss.verify(spark, folder).collect())
     assert {row.failure for row in bss.attach(spark, folder).collect()} == {None}
-    assert {row.status for row in bss.rekey(spark, folder, journal=tmp_path / "journal").collect()} == {"rotated"}
+    assert {row.status for row in bss.rekey(spark, folder, journal=tmp_path / "journal").collect()} == {"rekeyed"}
     assert {row.failure for row in bss.rewrap(spark, folder).collect()} == {None}
     seen = bss.audit(spark, folder).report
     assert not seen.at_least(Severity.ERROR)
@@ -138,5 +138,5 @@ def test_rekey_brings_files_of_an_older_template_to_their_places(
     write(rows(0, 10), folder, policy_of(ring, aad_prefix="{table}/{file}"))
     new = policy_of(ring, previous_aad_prefixes=["{table}/{file}"]).for_table("people")
     done = bss.rekey(spark, folder, policy=new, journal=tmp_path / "journal").collect()
-    assert {row.status for row in done} == {"rotated"}
+    assert {row.status for row in done} == {"rekeyed"}
     assert ids(folder, policy_of(ring).for_table("people")) == list(range(10))

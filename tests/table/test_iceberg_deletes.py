@@ -50,5 +50,5 @@ def test_delete_files_are_rotated_and_rows_never_come_back(tmp_path: Path, kind:
             bs.open_table(folder, decryption=keys)
     report = rotate(folder, Rekey(keys), journal=tmp_path / "j")
     assert len(report.files) == 2
-    assert {file.status for file in report.files} == {Status.ROTATED}
+    assert {file.status for file in report.files} == {Status.REKEYED}
     assert str(deletes) in set(inventory(folder)["file"].to_pylist())

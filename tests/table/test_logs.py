@@ -331,7 +331,7 @@ def test_rotation_and_audit_take_the_live_and_name_the_dead(
     ring.rotate("pii")
     report = rotate(delta, Rewrap(bs.DecryptionSpec(bs.KeyTools(ring))), journal=tmp_path / "j")
     assert report.ok
-    assert {file.path for file in report.files if file.status is Status.ROTATED} == live
+    assert {file.path for file in report.files if file.status is Status.REWRAPPED} == live
     assert {file.path for file in report.files if file.status is Status.DEAD} == every - live
     assert bs.read_table(delta, decryption=spec).num_rows == 2
     places = to_audit(delta)

@@ -81,7 +81,7 @@ def test_jobs_over_many_files_refuse_it_too(tmp_path: Path, forgetful: Any) -> N
     bs.write_table(TABLE, good, bloom_filters={"ssn": True})
     before = bad.read_bytes()
     report = rotate(tmp_path, Seal(AGAIN), journal=tmp_path / "j")
-    assert [one.status for one in report.files] == ["rotated", "failed"]
+    assert [one.status for one in report.files] == ["sealed", "failed"]
     assert bad.read_bytes() == before
     report = rotate(tmp_path, Seal(AGAIN, rebuild_filters=True), journal=tmp_path / "k")
     assert report.ok

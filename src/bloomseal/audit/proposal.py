@@ -24,6 +24,7 @@ from ..policy.personal import by_name, by_values
 from ..read.open import open_file
 from ..storage.discovery.tables import find_files
 from ..storage.formats import Format
+from ..storage.places import is_folder, resolve_path
 from ..table.query.partitions import columns_of_folders
 
 if TYPE_CHECKING:
@@ -93,13 +94,15 @@ def propose(path: str | os.PathLike[str]) -> TableProposal:
     """Look at a sample of a folder's files.
 
     Args:
-        path: a folder of plaintext Parquet files, or one file.
+        path: a folder of plaintext Parquet files, or a Delta or Iceberg table of them.
 
     Raises:
         UsageError: nothing to look at. FormatError, UnsupportedError: a file that can't be read.
     """
     place = os.fspath(path)
     found = find_files(place)
+    if not is_folder(resolve_path(place)):
+        raise UsageError("a policy is proposed for a folder of files", file=place, hint="the folder")
     made = TableProposal(_table_name(place), place, partition_by=_in_folders(found))
     count = min(_FILES, len(found.files))
     samples: dict[str, list[str]] = {}
@@ -186,8 +189,14 @@ def _proposed(column: str, values: Sequence[str]) -> ColumnProposal | None:
     return ColumnProposal(column, why, kind.key, kind.sensitivity, many if kind.identifier else None)
 
 
-def policy_text(proposals: Sequence[TableProposal], kms: str) -> str:
-    """The policy file, commented."""
+def policy_text(proposals: Sequence[TableProposal], kms: str, folder: str | os.PathLike[str] = ".") -> str:
+    """The policy file, commented.
+
+    Args:
+        proposals: one for each table.
+        kms: where the master keys are, or are to be.
+        folder: where the file is to be: the tables' folders count from there.
+    """
     lines = [
         "# Proposed by bloomseal policy init, from names of columns and samples of values. Rules see no meaning:",
         "# look at every line. docs/kms.md and keys/policy.example.toml have all settings.",
@@ -195,16 +204,18 @@ def policy_text(proposals: Sequence[TableProposal], kms: str) -> str:
         f"kms = {_quoted(kms)}",
     ]
     for one in proposals:
-        lines += ["", *_table_lines(one)]
+        lines += ["", *_table_lines(one, folder)]
     return "\n".join(lines) + "\n"
 
 
-def _table_lines(one: TableProposal) -> Iterator[str]:
+def _table_lines(one: TableProposal, folder: str | os.PathLike[str]) -> Iterator[str]:
     table = f"tables.{_toml_key(one.table)}"
     yield f"# {one.files} files looked at, {one.rows_sampled:,} rows of them."
     for remark in one.remarks:
         yield f"# To decide: {safe_text(remark)}."
     yield f"[{table}]"
+    root = one.path if "://" in one.path else os.path.relpath(one.path, folder)
+    yield f"root = {_quoted(root)}"
     yield f'footer_key = "{FOOTER_KEY}"'
     yield "complete = true                   # columns without a key of their own are sealed under the footer key"
     yield 'aad_prefix = "{table}/{path}/"    # a file opens in its own place only'

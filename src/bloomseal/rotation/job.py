@@ -15,7 +15,7 @@ from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, resolve_policy
 from .files import DataFile, mark_of
-from .outcome import FileOutcome, FilePlan
+from .outcome import FileOutcome, FilePlan, Status
 from .settings import tools_or_none
 
 __all__ = ["Job", "Progress"]
@@ -30,12 +30,14 @@ class Job(ABC):
         decryption, encryption: of those that have them: a specification; or a table's policy, the file or `Policy` of
             one table.
         operation: its name.
+        done: the status of a file that it is done with.
         open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
         indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
             rewrap leaves as it is; `index compact --everything` gives an index fresh keys.
     """
 
     operation: ClassVar[str]
+    done: ClassVar[Status]
     open_ended: ClassVar[bool] = True
     indexes: ClassVar[bool] = False
 

@@ -65,6 +65,7 @@ class Rewrap(Job):
     _rewrapper: Rewrapper = field(init=False, repr=False)
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rewrap"
+    done: ClassVar[Status] = Status.REWRAPPED
     indexes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ class Rewrap(Job):
         if report.keys:
             self._indexes.touch(file.ref)
         told = report.to_dict()
-        status = Status.ROTATED if report.keys else Status.NOTHING
+        status = self.done if report.keys else Status.NOTHING
         return FileOutcome(
             file.name,
             Status.PARTLY if report.left else status,
@@ -153,6 +154,7 @@ class Rekey(Job):
     rebuild_filters: bool = False
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rekey"
+    done: ClassVar[Status] = Status.REKEYED
     open_ended: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -178,7 +180,7 @@ class Rekey(Job):
         before = MaterialStore(ref).read()
         if begun and self.encryption is not None and opens_with(ref, encryption_for(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
-            return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
+            return FileOutcome(file.name, self.done, why="done just before the interruption", old_size=file.size)
         with open_source(ref) as source:
             walk, decryption = self._open(source)
             spec, filters = self.sealing(walk, decryption), self._filters(walk)
@@ -188,7 +190,7 @@ class Rekey(Job):
             ref, None, decryption, spec, filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(new, ref, self._indexes),
         )  # fmt: skip
-        return _converted(file, report, new, before)
+        return _converted(file, self.done, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
@@ -243,7 +245,7 @@ class _OutputJob(Job):
         return file.ref if self.output is None else below(self.output, file)
 
     def _made_before(self, file: DataFile, begun: bool) -> FileOutcome:
-        status = Status.ROTATED if begun else Status.NOTHING
+        status = self.done if begun else Status.NOTHING
         return FileOutcome(file.name, status, why=self.already, old_size=file.size, new_size=file.size)
 
     def _place(self, file: DataFile) -> FileRef:
@@ -272,6 +274,7 @@ class Seal(_OutputJob):
     rebuild_filters: bool = False
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "seal"
+    done: ClassVar[Status] = Status.SEALED
     already: ClassVar[str] = "encrypted already"
 
     def plan(self, file: DataFile) -> FilePlan:
@@ -295,7 +298,7 @@ class Seal(_OutputJob):
             file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(new, target, self._indexes),
         )  # fmt: skip
-        return _converted(file, report, new, before)
+        return _converted(file, self.done, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.encryption)
@@ -321,6 +324,7 @@ class Unseal(_OutputJob):
     output: str | None = None
     in_place: bool = False
     operation: ClassVar[str] = "unseal"
+    done: ClassVar[Status] = Status.UNSEALED
     already: ClassVar[str] = "plaintext already"
 
     def __post_init__(self) -> None:
@@ -352,7 +356,7 @@ class Unseal(_OutputJob):
         report = convert(
             ref, target, decryption_for(self.decryption, ref), None, None, progress, accept=lambda _, made: new.accept(made),
         )  # fmt: skip
-        return _converted(file, report, new, before)
+        return _converted(file, self.done, report, new, before)
 
 
 def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
@@ -365,11 +369,13 @@ def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[
     return accept
 
 
-def _converted(file: DataFile, report: ConversionReport, new: NewFile, before: Mapping[str, str]) -> FileOutcome:
+def _converted(
+    file: DataFile, done: Status, report: ConversionReport, new: NewFile, before: Mapping[str, str]
+) -> FileOutcome:
     """What came out, once the key material that was beside the place before is gone."""
     outcome = FileOutcome(
         file.name,
-        Status.ROTATED,
+        done,
         output=report.output if report.output != report.path else None,
         old_size=report.old_size,
         new_size=report.new_size,

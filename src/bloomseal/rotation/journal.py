@@ -4,7 +4,7 @@
 
     {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "user": "etl", "host": "etl-3", ...}
     {"event": "begin", "file": "/data/t/0.parquet", "mark": [...], "at": "...", "chain": "<SHA-256 of the line above>"}
-    {"event": "done", "file": "/data/t/0.parquet", "status": "rotated", "mark": [...], "stamp": {}, "keys": [...], ...}
+    {"event": "done", "file": "/data/t/0.parquet", "status": "rekeyed", "mark": [...], "stamp": {}, "keys": [...], ...}
     {"event": "failed", "file": "/data/t/1.parquet", "why": "...", ...}
     {"event": "resume", "user": "etl", "host": "etl-4", ...}
     {"event": "end", ...}

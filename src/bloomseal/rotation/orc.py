@@ -54,7 +54,7 @@ def rekey_file(file: DataFile, decryption: Decryption, target: Target, progress:
         KeyAccessError, FormatError, IntegrityError, UnsupportedError; the file is as it was.
     """
     names, _ = _master_keys(file, decryption, target)
-    return _outcome(file, rekey(file.ref, master_keys=names, decryption=decryption, progress=progress))
+    return _outcome(file, Status.REKEYED, rekey(file.ref, master_keys=names, decryption=decryption, progress=progress))
 
 
 def _master_keys(file: DataFile, decryption: Decryption, target: Target) -> tuple[dict[str, str], dict[Hashable, int]]:
@@ -94,6 +94,7 @@ class Repair(Job):
     decryption: Decryption
     drop_masked: bool = False
     operation: ClassVar[str] = "repair"
+    done: ClassVar[Status] = Status.REPAIRED
 
     def plan(self, file: DataFile) -> FilePlan:
         report = self._repaired(file, dry_run=True)
@@ -105,9 +106,9 @@ class Repair(Job):
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         report = self._repaired(file, progress=progress)
         if report.rekeyed:
-            return _outcome(file, report)
+            return _outcome(file, self.done, report)
         # Done just before an interruption: which columns it was can't be told any more.
-        status, why = (Status.ROTATED, _BEFORE) if begun else (Status.NOTHING, _NONE)
+        status, why = (self.done, _BEFORE) if begun else (Status.NOTHING, _NONE)
         return FileOutcome(file.name, status, why, old_size=file.size, new_size=file.size)
 
     def _repaired(self, file: DataFile, *, dry_run: bool = False, progress: Progress | None = None) -> OrcRewriteReport:
@@ -124,10 +125,10 @@ def _left_out(report: OrcRewriteReport) -> str:
     return f"; none takes the place of those on {', '.join(names)}" if names else ""
 
 
-def _outcome(file: DataFile, report: OrcRewriteReport) -> FileOutcome:
+def _outcome(file: DataFile, done: Status, report: OrcRewriteReport) -> FileOutcome:
     return FileOutcome(
         file.name,
-        Status.ROTATED,
+        done,
         old_size=report.old_size,
         new_size=report.new_size,
         bytes_written=report.new_size,

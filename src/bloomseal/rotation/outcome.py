@@ -14,10 +14,14 @@ __all__ = ["FileOutcome", "FilePlan", "RotationPlan", "RotationReport", "Status"
 
 
 class Status(StrEnum):
-    """How a file came out of a run."""
+    """How a file came out of a run: the verb's own word where all went well, see `Job.done`."""
 
-    ROTATED = "rotated"
-    PARTLY = "partly rotated"
+    REWRAPPED = "rewrapped"
+    REKEYED = "rekeyed"
+    REPAIRED = "repaired"
+    SEALED = "sealed"
+    UNSEALED = "unsealed"
+    PARTLY = "done in part"
     NOTHING = "nothing to do"
     DONE_BEFORE = "done before"
     SINCE = "changed since the run"

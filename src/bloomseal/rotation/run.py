@@ -181,7 +181,7 @@ class Run:
             with in_turn(file.ref, self._patience) as before:
                 self.touched = True
                 if self._done_elsewhere(file):
-                    return _another(file)
+                    return self._another(file)
                 begun = file.name in self.log.begun
                 if not begun:
                     # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has
@@ -212,7 +212,7 @@ class Run:
             except BloomsealError:
                 changed = False
         if changed and self._done_by_another(file):
-            return _another(file)
+            return self._another(file)
         self.log.fail(file.name, error.what)
         status = Status.CHANGED if changed else Status.FAILED
         return FileOutcome(file.name, status, error.what, old_size=file.size, new_size=file.size, error=error.to_dict())
@@ -221,6 +221,10 @@ class Run:
         with contextlib.suppress(BloomsealError):
             return self._done_elsewhere(file)
         return False
+
+    def _another(self, file: DataFile) -> FileOutcome:
+        why = "done by an earlier attempt"
+        return FileOutcome(file.name, self.job.done, why, old_size=file.size, new_size=file.size)
 
     def _tell(self, file: DataFile, done: int, total: int) -> None:
         """So much of a file is done; without a total, all that is going to be."""
@@ -231,8 +235,3 @@ class Run:
             if total:
                 self._under_way[file.name] = file.size * done // total
             self._progress(self._done + sum(self._under_way.values()), self._total)
-
-
-def _another(file: DataFile) -> FileOutcome:
-    why = "done by an earlier attempt"
-    return FileOutcome(file.name, Status.ROTATED, why, old_size=file.size, new_size=file.size)

@@ -71,7 +71,8 @@ def init(folders: Sequence[str], output: str, overwrite: bool, kms: str) -> None
             tell(done, len(folders))
     if len({one.table for one in proposals}) < len(proposals):
         raise UsageError("two folders have the same name, and tables are called as they are", hint="a policy for each")
-    text = policy_text(proposals, kms)
+    beside = Path() if output == "-" else Path(output).parent
+    text = policy_text(proposals, kms, beside)
     if output == "-":
         click.echo(text, nl=False)
         return
@@ -120,13 +121,13 @@ def _following(proposals: Sequence[TableProposal], output: str, kms: str) -> Ite
     keys = " ".join(shlex.quote(name) for name in dict.fromkeys(key for one in proposals for key in one.master_keys))
     scheme, _, path = kms.partition(":")
     if scheme == "keyring" and path:
-        verb = "add --exist-ok" if Path(path).exists() else "create"
-        yield f"bloomseal keyring {verb} --keyring {shlex.quote(path)} {keys}"
-    named = shlex.quote(output)
-    for one in proposals:
-        place, name = shlex.quote(one.path), shlex.quote(one.table)
-        yield f"bloomseal policy check {named} --table {name} --against {place}"
-        yield f"bloomseal seal {place} --policy {named} --table {name}"
+        ring = Path(output).parent / path  # it counts from the policy
+        verb = "add --exist-ok" if ring.exists() else "create"
+        yield f"bloomseal keyring {verb} --keyring {shlex.quote(str(ring))} {keys}"
+    named, places = shlex.quote(output), [shlex.quote(one.path) for one in proposals]
+    yield f"bloomseal policy check {named} {' '.join(f'--against {place}' for place in places)}"
+    for place in places:
+        yield f"bloomseal seal {place} --policy {named}"
 
 
 @policy.command(

@@ -81,7 +81,7 @@ class RunOptions:
             show(_for_people(report), title=f"{report.operation}: {counted(len(report.files), 'file')}")
         if isinstance(job, Rewrap):
             _tell_of_none(job.master_keys, all(file.status is Status.NOTHING for file in report.files))
-        elif isinstance(job, Rekey) and all(file.status is Status.ROTATED for file in report.files):
+        elif isinstance(job, Rekey) and all(file.status is Status.REKEYED for file in report.files):
             seen = {key["master_key"] for file in report.files for key in file.keys}
             _tell_of_none(job.master_keys, seen.isdisjoint(job.master_keys or ()))
         return 0 if report.ok else 1

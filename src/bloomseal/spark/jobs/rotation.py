@@ -69,7 +69,7 @@ def rewrap(
         options: policy and table, whose keys, and which master key is to wrap what; files_per_task: see `TableJob`.
 
     Returns:
-        One row a file: its `status` (``rotated``, ``nothing to do``, ``partly rotated``, ``changed by someone else``,
+        One row a file: its `status` (``rewrapped``, ``nothing to do``, ``done in part``, ``changed by someone else``,
         ``failed``; ``not in the table`` where it is dead, hidden, or left by a killed writer), bytes, how many `keys`
         were wrapped anew, keys that were `left`, and `failure`, null where all went well. With `dry_run`: `action`
         (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
@@ -131,7 +131,7 @@ def rekey(
         rebuild_filters: build filters anew that deny values of their own column; without it such a file fails.
 
     Returns:
-        As `rewrap`; `status` may also be ``done before`` or ``changed since the run``.
+        As `rewrap`; `status` may be ``rekeyed``, ``done before`` or ``changed since the run``.
 
     Raises:
         UsageError: as `rewrap`; or the journal is another job's, or in use.
@@ -265,7 +265,7 @@ class _Cluster:
                 told[name] = outcome
             elif mark is not None and (begun := log.begun.get(name)) is not None and begun != list(mark):
                 told[name] = FileOutcome(name, Status.DONE_BEFORE, "done just before the interruption")
-                log.settle(name, Status.ROTATED, mark, {})
+                log.settle(name, run.job.done, mark, {})
             else:
                 due[name] = identity
                 log.begin(name, mark, sync=False)
