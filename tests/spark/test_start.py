@@ -41,8 +41,8 @@ def test_the_block_works(
     proposal = propose(folder)
     for key in proposal.master_keys:
         ring.create(key)
-    (tmp_path / "policy.toml").write_text(policy_text([proposal], f"keyring://{ring.path}"), encoding="utf-8")
-    policy = bs.Policy.load(tmp_path / "policy.toml").for_table(name, root=folder)
+    (tmp_path / "policy.toml").write_text(policy_text([proposal], f"keyring://{ring.path}", tmp_path), encoding="utf-8")
+    policy = bs.Policy.load(tmp_path / "policy.toml").for_table()
     assert rotate([folder], Seal(policy), journal=tmp_path / "journal").ok
     (block,) = FENCE.findall((ROOT / document).read_text(encoding="utf-8"))
     placed = re.sub(rf'(?<!")"({name}|policy\.toml)"(?!:)', lambda found: repr(str(tmp_path / found[1])), block)
