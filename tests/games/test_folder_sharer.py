@@ -301,6 +301,6 @@ def test_who_may_only_read_keeps_no_writer_out(here: World, me: CoTenant) -> Non
         bs.attach_filters(file, {"n": bs.FilterSpec(fpp=0.1)}, decryption=here.policy())
         here.ring.rotate("footer")
         report = rotate(here.root, Rewrap(here.policy()), journal=here.home / "journal.jsonl")
-        assert {one.status for one in report.files} == {Status.ROTATED}
+        assert {one.status for one in report.files} == {Status.REWRAPPED}
         holder.stdin.close()
     assert not list(here.root.rglob(".*")), "no lock lies about"
