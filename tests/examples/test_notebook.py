@@ -37,7 +37,7 @@ def test_the_notebook_runs(cells: list[dict[str, Any]], tmp_path: Path, monkeypa
     assert files == 4
     assert found == [{"email": "person4711@example.com", "country": "PL"}]
     assert (stats.row_groups, stats.decoded) == (4, 1)
-    assert "SealedTable" in table._repr_html_()
+    assert "<td>column key</td>" in table._repr_html_()
     assert answers == [[bs.Verdict.MAYBE_PRESENT, bs.Verdict.ABSENT]]
     assert named[0] == 1_000
     assert named[1] < 40
