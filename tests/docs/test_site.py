@@ -62,7 +62,9 @@ def shown() -> list[str]:
 
 
 def test_the_reference_shows_what_there_is() -> None:
-    """A page with another name is left out of the site."""
+    """A page with another name, or with options in its line, is left out of the site."""
+    lines = [line for path in DOCS.rglob("*.md") for line in path.read_text("utf-8").splitlines() if line[:4] == "::: "]
+    assert [line for line in lines if line.count(" ") > 1] == []
     places = [name.rpartition(".") for name in shown()]
     assert [name for module, _, name in places if not hasattr(importlib.import_module(module), name)] == []
 
