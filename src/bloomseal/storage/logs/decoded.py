@@ -26,7 +26,7 @@ from ...core.parquet.layout import MAGIC_ENCRYPTED
 from ...core.thrift import Cursor
 from ...core.thrift.structs import PageHeader, decode_at
 
-__all__ = ["inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
+__all__ = ["avro_header", "inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
 
 _PIECE: Final = 1 << 20
 _RAW: Final = -15
@@ -120,6 +120,18 @@ _PIECES: Final[dict[str, Callable[[bytes], Iterator[int]]]] = {
 
 
 # Avro ----------------------------------------------------------------------------------------------------------------
+
+
+def avro_header(data: bytes, path: str) -> dict[str, str]:
+    """What the header of an Avro file holds beside the schema, and that.
+
+    Raises:
+        FormatError: it can't be understood.
+    """
+    try:
+        return {name: value.decode() for name, value in _metadata(data, len(_MAGIC))[0].items()}
+    except (ValueError, IndexError) as error:
+        raise FormatError(f"a manifest that can't be understood ({type(error).__name__})", file=path) from None
 
 
 def need_avro(data: bytes, path: str) -> None:

@@ -18,7 +18,7 @@ from ...core.errors import BloomsealError, FormatError, IntegrityError, PolicyEr
 from ...core.storage.ref import FileRef
 from ..places import open_source
 from .ags1 import Ags1Stream
-from .decoded import need_avro, need_readable
+from .decoded import avro_header, need_avro, need_readable
 from .iceberg import IcebergLog, below, format_of, load, newest_metadata, read_metadata
 from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
 from .snapshot import LiveFile, Snapshot
@@ -87,11 +87,11 @@ class EncryptedIcebergLog(IcebergLog):
         from pyiceberg.manifest import read_manifest_list
 
         place = str(snapshot.get("manifest-list"))
-        file = _in_memory(place, self._opened(place, key, None))
-        if _header(file).get("snapshot-id") != str(snapshot["snapshot-id"]):
+        data = self._opened(place, key, None)
+        if avro_header(data, place).get("snapshot-id") != str(snapshot["snapshot-id"]):
             raise IntegrityError("the manifest list is of another snapshot than the metadata say", file=place)
         # Not by `Snapshot.manifests`: that takes manifests from a cache by their paths, which any other table may name.
-        found = list(read_manifest_list(file))
+        found = list(read_manifest_list(_in_memory(place, data)))
         if len({one.manifest_path for one in found}) < len(found):
             raise FormatError("a list that names a manifest twice", file=place)
         newest = max((one.sequence_number for one in found), default=0)
@@ -175,9 +175,11 @@ class EncryptedIcebergLog(IcebergLog):
         if manifest.key_metadata is None:
             raise PolicyError("a manifest in clear in an encrypted table", file=self._mapped_place(place).path)
         # The list authenticates, and so does the length that it names.
-        file = _in_memory(place, self._opened(place, _key(manifest.key_metadata, place), manifest.manifest_length))
-        with AvroFile[Any](file, MANIFEST_ENTRY_SCHEMAS[2], {-1: ManifestEntry, 2: DataFile}) as entries:
-            return _header(file), [one for one in entries if one.status in _LIVE]
+        data = self._opened(place, _key(manifest.key_metadata, place), manifest.manifest_length)
+        with AvroFile[Any](
+            _in_memory(place, data), MANIFEST_ENTRY_SCHEMAS[2], {-1: ManifestEntry, 2: DataFile}
+        ) as entries:
+            return avro_header(data, place), [one for one in entries if one.status in _LIVE]
 
     def _opened(self, place: str, key: IcebergFileKey, length: int | None) -> bytes:
         """A sealed file of the metadata as a whole."""
@@ -236,13 +238,6 @@ def _key(metadata: bytes, place: str) -> IcebergFileKey:
         return IcebergFileKey.parse(metadata)
     except BloomsealError as error:
         raise error.at(file=place) from None
-
-
-def _header(file: Any) -> dict[str, str]:
-    from pyiceberg.avro.file import AvroFile
-
-    with AvroFile[Any](file) as reader:
-        return dict(reader.header.meta)
 
 
 def _in_memory(location: str, data: bytes) -> Any:
