@@ -1,5 +1,5 @@
 """Look-ups with and without a sealed index, in one run, as ratios of processor time, of cold ones also by the clock:
-``python -m bench.sealed_index [files] [look|large|rates|growth …]``; without words all but ``growth``.
+``python -m bench.sealed_index [files] [look|large|rates|compact|growth …]``; without words the first three.
 """
 
 from __future__ import annotations
@@ -155,6 +155,31 @@ def rates() -> None:
         print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB at most")
 
 
+def compacted(files: int) -> None:
+    """Look-ups in many small files, and in the few large ones that they become."""
+    with tempfile.TemporaryDirectory() as home:
+        root = Path(home)
+        for number in range(files):
+            ids = [(7919 * i + number) % (1_000 * files) for i in range(number * 1_000, (number + 1) * 1_000)]
+            rows = pa.table({"ssn": [f"{one:09d}" for one in ids], "n": range(1_000), "x": [one * 0.5 for one in ids]})
+            bs.write_table(rows, root / f"{number:05d}.parquet", encryption=ENCRYPTION, bloom_filters=["ssn"])
+        opened(root, "auto").index("ssn", encryption=ENCRYPTION).build()
+        size = sum(path.stat().st_size for path in root.glob("*.parquet"))
+        for again in (True, False):
+            for use in ("require", "never"):
+                table = opened(root, use)
+                for value in (rows.column("ssn")[17].as_py(), "x"):
+                    assert table.read(filters=[("ssn", "==", value)]).num_rows == (value != "x")
+                    spent = 1e3 * least(lambda: table.read(filters=[("ssn", "==", value)]))  # noqa: B023
+                    print(f"{len(table)} files, use_index={use}, {value}: {spent:.1f} ms")
+            if again:
+                began, held = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                report = opened(root, "never").compact(target_size=size // 20, encryption=ENCRYPTION)
+                told = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held >> 10
+                spent = time.process_time() - began
+                print(f"{files} files, {size >> 20} MiB: {len(report.files)} in {spent:.1f} s, {told} MiB more memory")
+
+
 def growth(files: int) -> list[tuple[int, float, float]]:
     """A look-up that finds nothing while the table grows: files, seconds with and without an index."""
     told: list[tuple[int, float, float]] = []
@@ -182,6 +207,8 @@ def main(*words: str) -> None:
         large()
     if "rates" in chosen:
         rates()
+    if "compact" in chosen:
+        compacted(files)
     if "growth" in chosen:
         from .pictures import index_growth
 
