@@ -125,6 +125,14 @@ def unseal(root: Path) -> None:
     rotated(root, Unseal(decryption(root), in_place=True))
 
 
+def erase(root: Path) -> None:
+    """One row of the file with its material inside, and all rows of the other one."""
+    opened = bs.open_table(table(root), decryption=decryption(root))
+    report = opened.erase([("id", "in", [3, *range(_ROWS, 2 * _ROWS)])], journal=root / "journal.jsonl")
+    if not report.ok:
+        raise bs.BloomsealError("; ".join(str(file.why) for file in report.files))
+
+
 def keyring(root: Path) -> None:
     ring(root).rotate("k")
 
@@ -192,6 +200,16 @@ def wrapped(root: Path) -> str:
     return "new" if all(one == {"second", "pii-2"} for one in named) else "old"
 
 
+def erased(root: Path) -> str:
+    """Each file has all of its rows, or all but those that go; nobody else's is lost."""
+    old = rows(0)
+    found = {path.stem: content(root, path) for path in visible(root)}
+    first = found.pop("0")
+    assert first.equals(old) or first.equals(pa.concat_tables([old.slice(0, 3), old.slice(4)]))
+    assert all(name == "1" and table.equals(rows(1)) for name, table in found.items())
+    return {(True, True): "old", (False, False): "new"}.get((first.num_rows == _ROWS, bool(found)), "between")
+
+
 def filtered(root: Path) -> str:
     assert kind(root) == "encrypted"
     has = set()
@@ -233,5 +251,6 @@ VERBS: Final = {
     "rekey": Verb(rekey, kind, "encrypted"),
     "seal": Verb(seal, kind, "encrypted", make_plain),
     "unseal": Verb(unseal, kind, "plain"),
+    "erase": Verb(erase, erased, "new"),
     "keyring": Verb(keyring, versions, "new"),
 }

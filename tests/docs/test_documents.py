@@ -30,6 +30,7 @@ RUNNING = [
     "docs/format-walkthrough.md",
     "docs/sealed-index.md",
     "docs/compact.md",
+    "docs/erase.md",
     "docs/recipes.md",
     "docs/polars.md",
     "docs/duckdb.md",

@@ -23,7 +23,7 @@ from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
 from bloomseal.rotation.outcome import Status
-from bloomseal.rotation.settings import like
+from bloomseal.rotation.settings import by_master_key, like
 from bloomseal.write import convert
 from support.rotation_tables import (
     ROWS,
@@ -314,7 +314,7 @@ def test_footer_key_columns_among_plaintext_ones_get_keys_of_their_own(ring: bs.
     chunks = list(walk.chunks(0))
     chunks[0].protection = Protection.PLAINTEXT
     walk.chunks = lambda row_group: iter(chunks)  # type: ignore[method-assign]  # noqa: ARG005
-    made = like(walk, key_tools(ring), ring, mapped(None), {})
+    made = like(walk, ring, by_master_key(walk, key_tools(ring), mapped(None)), {})
     assert made.column_keys == {"ssn": "pii", "illness": "footer"}
     assert not made.complete
 

@@ -40,6 +40,7 @@ _COMMANDS: Final = {
     "seal": "Encrypt plaintext files, their filters with them.",
     "unseal": "Decrypt files.",
     "compact": "Make large files of a table's small ones.",
+    "erase": "Take the rows of a person out of a table, and of its copies.",
     "advise": "Tell for each column whether a filter, an index or neither is worth it.",
     "index": "Build and look after sealed indexes: which row groups of a table can hold a value.",
     "audit": "Find what lies open, and which key protects what, over many files.",

@@ -14,6 +14,7 @@ from ..core.errors import BloomsealError, UsageError
 from ..core.storage.source import refusal
 from ..core.text import counted
 from ..rotation.journal import Chain, default_journal
+from ..rotation.outcome import Status
 from ..storage.folder import Folder
 from .bundle.archive import Spool
 from .claims import Observations
@@ -32,7 +33,7 @@ class Rotation:
 
     Attributes:
         journal: the file's name.
-        operation: ``rewrap``, ``rekey``, ``seal`` or ``unseal``.
+        operation: ``rewrap``, ``rekey``, ``seal``, ``unseal`` or ``erase``.
         started, ended: moments; `ended` only where everything was done and nothing came after.
         by: user@host of everybody who had a part in it.
         files: status → number of files, ``unfinished`` among them.
@@ -204,6 +205,8 @@ class _Telling:
                 self._state[file] = "unfinished"
             case "done":
                 self._state[file] = sys.intern(str(event.get("status")))
+                if self._state[file] == Status.REMOVED:
+                    self.files.discard(file)  # nobody can look at it any more
                 # The last one counts; a file that needed nothing any more keeps what was done to it before.
                 pairs = frozenset(_pair(key) for key in event.get("keys") or () if isinstance(key, dict))
                 if pairs or file not in self._pairs:

@@ -31,12 +31,13 @@ from .prune import RowGroupSelection, ruled_out, select_row_groups
 
 if TYPE_CHECKING:
     from ..core.decryption import DecryptionSpec
+    from ..core.parquet.footer import Footer
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["ParquetFile", "need_parquet"]
+__all__ = ["ParquetFile", "identity_of", "need_parquet"]
 
 
 class ParquetFile(SealedFile):
@@ -80,8 +81,7 @@ class ParquetFile(SealedFile):
 
     @property
     def identity(self) -> bytes:
-        crypto = self._footer.crypto
-        return hashlib.sha256(self._footer.raw).digest() if crypto is None else crypto.aad_unique
+        return identity_of(self._footer)
 
     @property
     def leaves(self) -> Schema:
@@ -268,6 +268,11 @@ class ParquetFile(SealedFile):
 
     def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
         return believed_filter(self._walk, chunk)
+
+
+def identity_of(footer: Footer) -> bytes:
+    """See `SealedFile.identity`."""
+    return hashlib.sha256(footer.raw).digest() if footer.crypto is None else footer.crypto.aad_unique
 
 
 def need_parquet(file: SealedFile) -> ParquetFile:

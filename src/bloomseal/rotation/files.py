@@ -38,6 +38,7 @@ __all__ = [
     "make_folder",
     "mark_of",
     "need_unchanged",
+    "sized",
 ]
 
 _END_BYTES: Final = 64
@@ -116,16 +117,16 @@ def find_files(
     for log in found.logs.values():
         log.need_clear()  # whoever changes files that a sealed list names breaks the table
     parts = [one for one in found.others if indexes and one.kind is FileKind.HIDDEN and is_of_index(one.relative)]
-    files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
+    files = [data for one in (*found.files, *parts) if (data := sized(one)) is not None]
     # Leftovers go with the next run on this machine.
     told = (FileKind.DEAD, FileKind.HIDDEN, *((FileKind.LEFTOVER,) if leftovers else ()))
     others = [one for one in found.others if one.kind in told and one not in parts]
-    files += [replace(data, outside=one.kind) for one in others if (data := _sized(one)) is not None]
+    files += [replace(data, outside=one.kind) for one in others if (data := sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)
 
 
-def _sized(found: FoundFile) -> DataFile | None:
+def sized(found: FoundFile) -> DataFile | None:
     """The file with its size; None where it is gone meanwhile."""
     ref = found.ref
     try:

@@ -11,14 +11,12 @@ from typing import Any, ClassVar
 
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
-from ..core.keys.material import KeyMetadata
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.text import counted
 from ..format.opening import open_footer
 from ..keytools.material.store import MaterialStore
-from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format
@@ -35,9 +33,11 @@ from .rewrap import rewrap_file
 from .settings import (
     Decryption,
     Encryption,
+    by_master_key,
     format_for,
     is_encrypted,
     like,
+    new_keys_of,
     opened,
     opens_with,
     refuse_half_sealed,
@@ -46,7 +46,7 @@ from .settings import (
     wraps,
 )
 
-__all__ = ["Rekey", "Rewrap", "Seal", "Unseal"]
+__all__ = ["Rekey", "Rewrap", "Seal", "Unseal", "converted"]
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Rekey(Job):
             ref, None, decryption, spec, filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(new, ref, self._indexes),
         )  # fmt: skip
-        return _converted(file, self.done, report, new, before)
+        return converted(file, self.done, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
@@ -210,8 +210,8 @@ class Rekey(Job):
             return encryption_for(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
-        keys = self._writer(tools, walk) if tools.pins is None else tools
-        return like(walk, tools, keys, target, {"access_log": decryption.access_log, **self.changes})
+        keys, changes = new_keys_of(walk, tools, self.external), {"access_log": decryption.access_log, **self.changes}
+        return like(walk, keys, by_master_key(walk, tools, target), changes)
 
     def _orc_target(self, file: DataFile) -> Target:
         """The master keys of an ORC file, which has nothing else of what a rekey may change. Raises UsageError."""
@@ -221,14 +221,6 @@ class Rekey(Job):
             raise UsageError(what, file=file.ref.path, hint="--from and --to, or a policy; attach builds filters")
         given = self.encryption if isinstance(self.encryption, TablePolicy) else self.decryption
         return target_of(given, self.master_keys)
-
-    def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
-        """Key tools that put new material where it is to be."""
-        assert walk.footer.crypto is not None  # noqa: S101
-        internal = not self.external
-        if self.external is None:
-            internal = KeyMetadata.from_bytes(walk.footer.crypto.footer_key_metadata).reference is None
-        return tools if internal == tools.internal else tools.storing(internal=internal)
 
 
 class _OutputJob(Job):
@@ -298,7 +290,7 @@ class Seal(_OutputJob):
             file.ref, target, None, encryption_for(self.encryption, target), filters, progress,
             rebuild_filters=self.rebuild_filters, accept=_accepting(new, target, self._indexes),
         )  # fmt: skip
-        return _converted(file, self.done, report, new, before)
+        return converted(file, self.done, report, new, before)
 
     def after(self) -> None:
         self._indexes.tell(self.encryption)
@@ -356,7 +348,7 @@ class Unseal(_OutputJob):
         report = convert(
             ref, target, decryption_for(self.decryption, ref), None, None, progress, accept=lambda _, made: new.accept(made),
         )  # fmt: skip
-        return _converted(file, self.done, report, new, before)
+        return converted(file, self.done, report, new, before)
 
 
 def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[Walk, Walk], None]:
@@ -369,7 +361,7 @@ def _accepting(new: NewFile, place: FileRef, indexes: CarriedOver) -> Callable[[
     return accept
 
 
-def _converted(
+def converted(
     file: DataFile, done: Status, report: ConversionReport, new: NewFile, before: Mapping[str, str]
 ) -> FileOutcome:
     """What came out, once the key material that was beside the place before is gone."""

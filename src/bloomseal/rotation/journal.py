@@ -113,6 +113,7 @@ class NoJournal:
     Attributes:
         done: file → mark and stamp, for those that were finished.
         begun: files that were begun and not finished, with the mark that they had.
+        stamps: files that the unfinished run has begun, also those that it has finished, with what was booked of them.
         finished: the moment at which an earlier run has done everything; None where something is left to do.
         resumed: there was a journal of this job already.
     """
@@ -121,12 +122,18 @@ class NoJournal:
         self.path = path
         self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
         self.begun: dict[str, list[int] | None] = {}
+        self.stamps: dict[str, dict[str, Any]] = {}
         self.finished: str | None = None
         self.resumed = False
 
-    def begin(self, file: str, mark: Mark | None, *, sync: bool = True) -> None:
-        """A file is about to be touched; without `sync`, after the next `flush`."""
-        self._write(sync=sync, event="begin", file=file, mark=mark)
+    def begin(self, file: str, mark: Mark | None, *, sync: bool = True, stamp: Mapping[str, Any] | None = None) -> None:
+        """A file is about to be touched; without `sync`, after the next `flush`.
+
+        Args:
+            stamp: what a run that goes on is to know of it.
+        """
+        told = {} if stamp is None else {"stamp": stamp}
+        self._write(sync=sync, event="begin", file=file, mark=mark, **told)
 
     def settle(
         self,
@@ -263,11 +270,13 @@ class Journal(NoJournal):
         match event.get("event"):
             case "begin":
                 self.begun[file] = event.get("mark")
+                self.stamps[file] = event.get("stamp") or {}
             case "done":
                 self.begun.pop(file, None)
                 self.done[file] = event.get("mark"), event.get("stamp") or {}
             case "end":
                 self.finished = str(event.get("at"))
+                self.stamps.clear()
 
     def _write(self, *, sync: bool = True, **event: Any) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
@@ -21,7 +21,7 @@ from .run import Run, planned
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["plan", "rotate"]
+__all__ = ["asked", "digest_of", "plan", "ready", "rotate"]
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
@@ -51,7 +51,7 @@ def plan(
     """
     files = _files(paths, job, filesystem, follow_links)
     job.begin()
-    told = RotationPlan(job.operation, str(journal or _default(paths, job)))
+    told = RotationPlan(job.operation, str(journal or default_journal(job.operation, digest_of(paths, job))))
     calls: dict[Hashable, int] = {}
     done, total = 0, sum(file.size for file in files)
     for file in files:
@@ -65,9 +65,9 @@ def plan(
         if progress is not None:
             progress(done, total)
     told.kms_calls = sum(calls.values())
-    asked = _asked(job)
-    answers = asked.wraps + asked.unwraps
-    latency = asked.seconds / answers if answers else _KMS_SECONDS
+    told_by_kms = asked(job)
+    answers = told_by_kms.wraps + told_by_kms.unwraps
+    latency = told_by_kms.seconds / answers if answers else _KMS_SECONDS
     moved = told.bytes_to_write + told.bytes_to_copy
     told.seconds = round(moved / _BYTES_PER_SECOND + told.kms_calls * latency, 3)
     return told
@@ -108,20 +108,30 @@ def rotate(
         raise UsageError("at least one file is done at a time")
     files = _files(paths, job, filesystem, follow_links)
     began = time.monotonic()
-    place = journal or _default(paths, job)
-    with Journal(place, job.operation, _digest(paths, job), restart=restart) as log, contextlib.ExitStack() as waits:
-        for tools in job.tools():
-            waits.enter_context(patient(tools.all_calls, patience))
-        _remove_leftovers(job, files)
-        job.begin()
+    digest = digest_of(paths, job)
+    place = journal or default_journal(job.operation, digest)
+    with Journal(place, job.operation, digest, restart=restart) as log, ready(job, files, patience):
         run = Run(job, log, sum(file.size for file in files), progress)
         run.take_all(files, jobs)
         job.after()
         run.end()
     report = run.report
     report.seconds = round(time.monotonic() - began, 3)
-    report.kms = _asked(job).to_dict() if job.tools() else {}
+    report.kms = asked(job).to_dict() if job.tools() else {}
     return report
+
+
+@contextlib.contextmanager
+def ready(job: Job, files: Sequence[DataFile], patience: float) -> Iterator[None]:
+    """A job that is about to begin: key tools wait for a KMS that throttles, and what killed runs have left beside the
+    files is gone.
+    """
+    with contextlib.ExitStack() as waits:
+        for tools in job.tools():
+            waits.enter_context(patient(tools.all_calls, patience))
+        _remove_leftovers(job, files)
+        job.begin()
+        yield
 
 
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
@@ -147,7 +157,8 @@ def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
         tidy(folder)
 
 
-def _digest(paths: Paths, job: Job) -> str:
+def digest_of(paths: Paths, job: Job) -> str:
+    """What tells the job at these places from others, see `job_digest`."""
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     places = [os.fspath(path) for path in given]
     return job_digest(
@@ -157,10 +168,6 @@ def _digest(paths: Paths, job: Job) -> str:
     )
 
 
-def _default(paths: Paths, job: Job) -> os.PathLike[str]:
-    return default_journal(job.operation, _digest(paths, job))
-
-
-def _asked(job: Job) -> Counters:
+def asked(job: Job) -> Counters:
     """What the KMS was asked so far."""
     return sum((tools.counters for tools in job.tools()), Counters())

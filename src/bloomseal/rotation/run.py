@@ -187,7 +187,8 @@ class Run:
                     # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has
                     # left.
                     self.job.check_free(file)
-                self.log.begin(file.name, before)
+                if before is None or self.log.begun.get(file.name) != list(before):
+                    self.log.begin(file.name, before)
                 outcome = self.job.run(file, lambda done, total: self._tell(file, done, total), begun=begun)
                 self.settle(outcome, mark_of(self.job.target(file)) if outcome.status.settled else None)
             with self._lock:

@@ -4,13 +4,14 @@ KMS.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import Algorithm
 from ..core.errors import FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..core.keys.explicit import ExplicitKeys
+from ..core.keys.material import KeyMetadata
 from ..core.parquet.footer import FooterKind, Peek, peek
 from ..core.parquet.schema import Schema
 from ..core.parquet.walk import Protection, Walk
@@ -19,7 +20,7 @@ from ..core.storage.source import Source
 from ..format.opening import open_footer
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
-from ..specs import EncryptionSpec, decryption_for, encryption_for
+from ..specs import EncryptionSpec, KeyChoice, decryption_for, encryption_for
 from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from ..write.key_metadata import key_metadata_in_use
@@ -29,11 +30,13 @@ from .keys import Target, key_tools
 __all__ = [
     "Decryption",
     "Encryption",
+    "by_master_key",
     "end_of",
     "format_for",
     "is_encrypted",
     "like",
     "master_key_of",
+    "new_keys_of",
     "opened",
     "opens_with",
     "reading",
@@ -54,6 +57,10 @@ _REFUSED: Final = {
         "write the data anew, with orc.encrypt",
     ),
     ("unseal", Format.ORC): ("an ORC file can't be decrypted as a whole", "read its rows, and write them anew"),
+    ("erase", Format.ORC): (
+        "ORC files are written by the engine that encrypts them, and rows of it match",
+        "delete the rows with that engine, then destroy the old files",
+    ),
     ("repair", Format.PARQUET): ("only filters of ORC files are repaired", "attach --bloom-filter COLUMN, or rekey"),
 }
 """What an operation is not for: why, and what to do instead."""
@@ -82,35 +89,48 @@ def opened(source: Source, decryption: DecryptionSpec) -> Walk:
     return Walk(source, footer, keys)
 
 
-def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[str, Any]) -> EncryptionSpec:
-    """Fresh data keys under the same master keys, or those that `target` names; all else as it is, or as in `changes`.
+Choose = Callable[[bytes, str | None], KeyChoice]
+"""A key's metadata and its column (None: the footer) → what is to seal it."""
+
+
+def by_master_key(walk: Walk, tools: KeyTools, target: Target) -> Choose:
+    """The same master keys, or those that `target` names.
+
+    Raises:
+        KeyAccessError: key metadata that names no master key (explicit keys), or external material that is missing.
+            Whoever calls what is returned gets that.
+    """
+
+    def choose(key_metadata: bytes, column: str | None) -> str:
+        name = master_key_of(walk, tools, key_metadata)
+        return target(name, column) or name
+
+    return choose
+
+
+def like(walk: Walk, keys: Any, choose: Choose, changes: Mapping[str, Any]) -> EncryptionSpec:
+    """What seals a file as it is sealed, but under the keys that are chosen, and with `changes`.
 
     A column under the footer key stays there where all columns without a key of their own are; else it gets a key of
     its own under the footer's master key, since a specification can't single it out.
 
     Args:
-        tools: the key tools behind `keys`.
         keys: what new keys are asked of.
         changes: arguments of `EncryptionSpec` that take the place of what the file has.
 
     Raises:
-        KeyAccessError: key metadata that names no master key (explicit keys), or external material that is missing.
+        KeyAccessError: as `choose`.
         UnsupportedError: only the footer is encrypted.
     """
     crypto = walk.footer.crypto
     assert crypto is not None  # noqa: S101  # asked about encrypted files only
-
-    def master_key(key_metadata: bytes, column: str | None) -> str:
-        name = master_key_of(walk, tools, key_metadata)
-        return target(name, column) or name
-
-    footer_key = master_key(crypto.footer_key_metadata, None)
-    own: dict[str, str] = {}
+    footer_key = choose(crypto.footer_key_metadata, None)
+    own: dict[str, KeyChoice] = {}
     under_footer, plain = [], []
     for chunk in walk.chunks(0) if walk.footer.row_groups else ():
         match chunk.protection:
             case Protection.COLUMN_KEY:
-                own[chunk.leaf.name] = master_key(chunk.key_metadata, chunk.leaf.name)
+                own[chunk.leaf.name] = choose(chunk.key_metadata, chunk.leaf.name)
             case Protection.FOOTER_KEY:
                 under_footer.append(chunk.leaf.name)
             case Protection.PLAINTEXT:
@@ -130,7 +150,18 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
         "store_aad_prefix": crypto.prefix_stored or not crypto.aad_prefix,
         "key_bits": walk.keys.footer().key.bits,
     }
-    return EncryptionSpec(**(arguments | changes))
+    return EncryptionSpec(**{**arguments, **changes})
+
+
+def new_keys_of(walk: Walk, tools: KeyTools, external: bool | None = None) -> KeyTools:
+    """Key tools that put new material where it is to be: beside the file, or in it; None: where the file's is."""
+    assert walk.footer.crypto is not None  # noqa: S101
+    if tools.pins is not None:
+        return tools
+    internal = not external
+    if external is None:
+        internal = KeyMetadata.from_bytes(walk.footer.crypto.footer_key_metadata).reference is None
+    return tools if internal == tools.internal else tools.storing(internal=internal)
 
 
 def master_key_of(walk: Walk, tools: KeyTools, key_metadata: bytes) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .jobs.audit import audit as audit
     from .jobs.compaction import compact_index as compact_index
     from .jobs.destruction import may_destroy as may_destroy
+    from .jobs.erasing import erase as erase
     from .jobs.evidence import evidence as evidence
     from .jobs.files import attach as attach
     from .jobs.files import verify as verify

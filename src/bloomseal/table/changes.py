@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, UsageError
 from .query.parts import TableParts
 
 if TYPE_CHECKING:
@@ -16,8 +17,21 @@ if TYPE_CHECKING:
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
     from .report import CompactionReport
+    from .scan import Progress
 
-__all__ = ["TableChanges"]
+__all__ = ["ErasureOptions", "TableChanges"]
+
+
+class ErasureOptions(TypedDict, total=False):
+    """How rows are erased, see `SealedTable.erase`."""
+
+    also: Sequence[str | os.PathLike[str]]
+    dry_run: bool
+    journal: str | os.PathLike[str] | None
+    restart: bool
+    jobs: int
+    patience: float
+    progress: Progress | None
 
 
 class TableChanges:
@@ -84,3 +98,25 @@ class TableChanges:
             self._parts, encryption, target, dry_run=dry_run, progress=progress
         )
         return done
+
+    def erase(self, where: Any, **options: Unpack[ErasureOptions]) -> Any:
+        """Take the rows that a condition keeps out of all files, as they are now. See docs/erase.md.
+
+        Args:
+            where: as `filters` of `SealedTable.read`. A row for which it is null stays.
+            options: ``also``: copies of the table, which are erased, too; ``dry_run``; and ``journal``, ``restart``,
+                ``jobs``, ``patience``, ``progress`` as for `bloomseal.rotation.rotate`.
+
+        Returns:
+            A `bloomseal.rotation.erase.ErasureReport`.
+
+        Raises:
+            KeyAccessError: a column can't be opened: all are written anew. Nothing has been touched.
+            UnsupportedError: an Iceberg table, an ORC file, or a column that can't be written as it is.
+            UsageError: an erasure of other rows was interrupted. And as `SealedTable.read`.
+        """
+        if (place := self._parts.place) is None:
+            raise UsageError("nobody knows where the table is", hint="open_table(path).erase(...)")
+        how = {"decryption": self._parts.decryption, "follow_links": self._parts.follow_links, **options}
+        erase = import_module("bloomseal.rotation.erase").erase  # as above
+        return erase(place[0], where, filesystem=place[1], **how)

@@ -24,10 +24,11 @@ from .sealed import SealedTable
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from ..policy import PolicyChoice
+    from ..policy import PolicyChoice, TablePolicy
     from ..storage.discovery.kinds import FoundFile
+    from ..storage.discovery.tables import TableFiles
 
-__all__ = ["OpenTableOptions", "as_table", "open_table", "read_table"]
+__all__ = ["OpenTableOptions", "as_table", "open_table", "open_whole", "read_table"]
 
 
 class OpenTableOptions(PolicyArguments, total=False):
@@ -107,7 +108,32 @@ def open_table(
     if not known.stored:
         for name in known.values:
             Expectation.of_table(opening).outside(name)
-    return SealedTable(TableParts(found.files, known, found.snapshot, opening, follow_links), use_index, trust)
+    parts = TableParts(found.files, known, found.snapshot, opening, follow_links, (path, filesystem))
+    return SealedTable(parts, use_index, trust)
+
+
+def open_whole(
+    path: Places,
+    decryption: DecryptionSpec | TablePolicy | None,
+    filesystem: FileSystem | None = None,
+    *,
+    follow_links: bool = False,
+) -> tuple[SealedTable, TableFiles]:
+    """As `open_table`, with every file that anybody reads, visible Parquet files of other names too; and what else lies
+    there. Of a table with a log the files are those that its newest version names.
+
+    Raises:
+        UsageError: something could not be looked at. And as `open_table`.
+    """
+    found = find_files(path, filesystem, everything=True, follow_links=follow_links)
+    for problem in found.problems:
+        raise UsageError(problem.why, file=problem.path, hint=problem.hint)
+    if found.logs:
+        return open_table(path, decryption=decryption, filesystem=filesystem, follow_links=follow_links), found
+    known = Partitions.of_folders(found.files)
+    for name in known.values:
+        Expectation.of_table(decryption).outside(name)
+    return SealedTable(TableParts(found.files, known, None, decryption, follow_links, (path, filesystem))), found
 
 
 def _tell_of_folders_above(files: Sequence[FoundFile], known: Partitions) -> None:

@@ -20,7 +20,7 @@ from ..read.plan import ReadStats
 from ..specs import EncryptionSpec, resolve_policy
 from .changes import TableChanges
 from .query.indexes import Indexes
-from .query.narrow import known_values, narrowed, shapes_of
+from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
 from .query.query import Query, Shape, need_logged, no_such_column
 from .query.workers import side_by_side, workers
@@ -179,7 +179,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         Raises:
             BloomsealError: as `scan`; all but a wrong predicate when a batch is asked for.
         """
-        query = self._query(schema.names, filters, "ns")
+        query = self.query(schema.names, filters, "ns")
         if filters is not None and not query.condition.bound:
             query.bind(self.schema, self.leaves)
         left = narrowed(query, self._indexes)
@@ -196,7 +196,12 @@ class SealedTable(TableChanges, ShownInNotebooks):
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """The schema of the answer, settled by the footers of all files, and its rows."""
         workers(threads)
-        query = self._query(columns, filters, int96_unit)
+        opener, left, schema = self.opener(self.query(columns, filters, int96_unit), size)
+        self.stats = left.stats
+        return schema, scanned(opener, left.numbers, schema, threads, progress)
+
+    def opener(self, query: Query, size: int) -> tuple[FileOpener, Narrowed, pa.Schema]:
+        """What opens the files that are left of a query, which those are, and the schema of the answer."""
         left = narrowed(query, self._indexes)
         opener = FileOpener(query, left.stats, size)
         try:
@@ -212,8 +217,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
             # An error holds on to the frames that it came through, and so to the files that they had opened.
             opener.close()
             raise
-        self.stats = left.stats
-        return schema, scanned(opener, left.numbers, schema, threads, progress)
+        return opener, left, schema
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -335,7 +339,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         facts += [f"version {self.version}"] if self.version is not None else []
         return f"<SealedTable of {', '.join(facts)}>"
 
-    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
+    def query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
         query = Query(self._parts, columns, filters, int96_unit)
         if query.condition.needs_schema:
             query.bind(self.schema, self.leaves)

@@ -13,6 +13,7 @@ from ..core.errors import BloomsealError, FormatError, Hint, UnsupportedError, U
 from ..core.keys.protocols import KeyDescription
 from ..core.parquet.filter_bytes import FilterBytes
 from ..core.parquet.keys_at_hand import need_verified
+from ..core.parquet.schema import Leaf
 from ..core.parquet.walk import Chunk, Protection, Walk
 from ..core.sbbf import PhysicalType
 from ..core.storage.ref import FileRef
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..policy import PolicyChoice, TablePolicy
 
-__all__ = ["ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
+__all__ = ["Conversion", "ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
 
 Progress = Callable[[int, int], None]
 
@@ -204,11 +205,11 @@ def convert(
             needed.
     """
     with open_source(ref) as source:
-        conversion = _Conversion(source, target or ref, decryption, encryption, rebuild_filters)
+        conversion = Conversion(source, target or ref, decryption, encryption, rebuild_filters)
         return conversion.run(bloom_filters or {}, progress, accept)
 
 
-class _Conversion:
+class Conversion:
     """One file on its way from one protection to another."""
 
     def __init__(
@@ -234,7 +235,7 @@ class _Conversion:
                 file=source.name,
                 column=footer.schema.files[0],
             )
-        self._walk = Walk(source, footer, at_hand)
+        self._walk, self._template = Walk(source, footer, at_hand), footer.struct
         self._had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(self._walk)}
         self._keys = None if sealing is None else OutputKeys(sealing, footer.schema, self._target)
         self._report = ConversionReport(source.name, self._target.path, old_size=source.size)
@@ -275,25 +276,32 @@ class _Conversion:
         assembler, stored = Assembler(out, self._keys), Scratch()
         total = len(walk.footer.row_groups)
         for group in range(total):
-            filters: dict[int, AnyFilter] = {}
-            for chunk in walk.chunks(group):
-                if chunk.leaf.index in specs:
-                    leaf, spec = specs[chunk.leaf.index]
-                    filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
-                    report.filters_built += 1
-                    report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
-                # A filter stays until the row group is written: opened into memory of its own, or copied out of what
-                # was read.
-                elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
-                    carried = found if found.sealed else found._replace(bitset=bytes(found.bitset))
-                    if (kept := self._carried(chunk, carried)) is not None:
-                        filters[chunk.leaf.index] = kept
-            assembler.add_row_group(walk, group, filters)
+            self._add(assembler, group, specs, stored)
             report.row_groups += 1
             if progress is not None:
                 progress(group + 1, total)
-        assembler.finish(walk.footer.struct)
+        assembler.finish(self._template)
         report.new_size = assembler.position
+
+    def _add(
+        self, assembler: Assembler, group: int, specs: Mapping[int, tuple[Leaf, FilterSpec]], stored: Scratch
+    ) -> None:
+        """One row group, with its filters. `stored` is memory for what is read."""
+        walk, report = self._walk, self._report
+        filters: dict[int, AnyFilter] = {}
+        for chunk in walk.chunks(group):
+            if chunk.leaf.index in specs:
+                leaf, spec = specs[chunk.leaf.index]
+                filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
+                report.filters_built += 1
+                report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
+            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was
+            # read.
+            elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
+                carried = found if found.sealed else found._replace(bitset=bytes(found.bitset))
+                if (kept := self._carried(chunk, carried)) is not None:
+                    filters[chunk.leaf.index] = kept
+        assembler.add_row_group(walk, group, filters)
 
     def _carried(self, chunk: Chunk, found: FilterBytes) -> AnyFilter | None:
         """What the new file has in place of a filter that the old one has: the same one, one built anew, or none.

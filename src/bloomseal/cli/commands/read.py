@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import pyarrow as pa
 
-from ...core.errors import BloomsealError, UsageError
+from ...core.errors import UsageError
 from ...core.text import counted
+from ..arguments.conditions import ConditionOptions
 from ..arguments.opening import TableOptions
 from ..arguments.options import option, options
-from ..arguments.values import parse_value, read_lines
 from ..command import PATH, Command, CommandState
 from ..output import RowOutput, need_elsewhere
 from ..render import plain, print_json, progress, records, remark
 
 if TYPE_CHECKING:
-    from ...core.parquet.schema import Schema
     from ...read.file import SealedFile
     from ...read.plan import ReadStats
     from ...read.predicate.condition import Condition
@@ -37,19 +36,7 @@ Rows = tuple[pa.Schema, Iterator[pa.RecordBatch], "ReadStats"]
 class _Chosen:
     """The rows that are asked for, and where they are."""
 
-    where: tuple[str, ...] = option(
-        "--where",
-        "-w",
-        multiple=True,
-        metavar="CONDITION",
-        help="A condition in SQL: \"ssn = '078-05-1120' or age between 18 and 20\". All must hold.",
-    )
-    where_in: tuple[str, ...] = option(
-        "--where-in",
-        multiple=True,
-        metavar="COLUMN=PATH",
-        help="COLUMN is one of the lines of a file (- is standard input).",
-    )
+    condition: ConditionOptions = field(default_factory=ConditionOptions)
     int96_unit: str = option(
         "--int96-unit",
         type=click.Choice(["ns", "us"]),
@@ -67,42 +54,20 @@ class _Chosen:
         Args:
             names: columns; none: one of those that the condition is about.
         """
-        listed = self._listed()
+        listed = self.condition.listed()
         if (file := self.source.one_file(files)) is not None:
             with file:
                 try:
-                    condition = self._condition(file.leaves, listed)
+                    condition = self.condition.condition(file.leaves, listed)
                     plan = file.plan(_or_one(names, condition), condition, int96_unit=self.int96_unit)
                 except UsageError as error:
                     raise error.at(file=files[0]) from None
                 yield plan.empty.schema, _batches(file, plan, tell), plan.stats
             return
         opened = self.source.table(files)
-        condition = self._condition(opened.leaves, listed) if self.where or listed else None
+        condition = self.condition.condition(opened.leaves, listed) if self.condition.said else None
         with opened.scan(_or_one(names, condition), condition, int96_unit=self.int96_unit, progress=tell) as reader:
             yield reader.schema, iter(reader), opened.stats
-
-    def _listed(self) -> list[tuple[str, list[str]]]:
-        """What --where-in says: columns, and the lines of their files."""
-        pairs = [item.partition("=") for item in self.where_in]
-        if not all(equals for _, equals, _ in pairs):
-            raise UsageError("--where-in takes COLUMN=PATH")
-        return [(column, read_lines(path)) for column, _, path in pairs]
-
-    def _condition(self, schema: Schema, listed: Sequence[tuple[str, list[str]]]) -> Condition | None:
-        """The condition on columns of this schema; None for all rows."""
-        from ...read.predicate.condition import AllOf, Compare
-        from ...read.predicate.values import Values
-        from ..arguments.where import parse_where
-
-        parts: list[Condition] = [parse_where(text, schema) for text in self.where]
-        for column, texts in listed:
-            leaf = schema.leaf(column)
-            try:
-                parts.append(Compare(column, "in", Values(parse_value(text, leaf.type) for text in texts)))
-            except BloomsealError as error:
-                raise error.at(column=column) from None
-        return AllOf(tuple(parts)) if parts else None
 
 
 @dataclass
@@ -208,7 +173,7 @@ def count(files: tuple[str, ...], chosen: _Chosen) -> None:
       bloomseal count people.parquet --keyring keys.json
       bloomseal count people.parquet --where "born < '1985-01-01'" --keyring keys.json
     """
-    if chosen.where or chosen.where_in:
+    if chosen.condition.said:
         with progress("Counting") as tell, chosen.opened(files, tell, []) as (_, batches, _):
             rows = sum(batch.num_rows for batch in batches)
     elif (file := chosen.source.one_file(files)) is not None:
@@ -230,7 +195,7 @@ def _read(
     screen = output is None and state.format == "table"
     made = RowOutput.of(output, state.format)
     if output is not None:
-        inputs = [*files, *(item.partition("=")[2] for item in wanted.chosen.where_in)]
+        inputs = [*files, *(item.partition("=")[2] for item in wanted.chosen.condition.where_in)]
         need_elsewhere(output, inputs, "another name; bloomseal unseal --in-place decrypts files where they are")
     if limit is None and screen:
         limit = _ROWS_ON_SCREEN

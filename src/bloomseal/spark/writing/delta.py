@@ -11,7 +11,7 @@ import json
 import os
 import posixpath
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from ...core.errors import BloomsealError, UnsupportedError, UsageError
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy
+from ...storage.logs.delta_writing import committed, load_deltalake, refuse_more_than_files
 from ...storage.logs.snapshot import library, location, opened
 from ...table.hive import NULL
 from ..jobs.upkeep import keep_indexes
@@ -33,12 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_delta"]
 
-_HARMLESS: Final = {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Writer features that ask nothing of a file that is added; invariants are looked for in the schema."""
 _MARKS: Final = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 """A file that no version names, and that VACUUM takes for hidden."""
-_LEGACY: Final = 2
-"""The greatest writer version that knows no constraints but those in the schema."""
 
 
 def write_delta(
@@ -73,7 +70,7 @@ def write_delta(
         BloomsealError: the log did not take them: somebody else changed the table at the same time.
         MissingDependencyError: `deltalake` is not installed.
     """
-    deltalake = library("deltalake", "delta", _deltalake)
+    deltalake = library("deltalake", "delta", load_deltalake)
     if mode not in ("error", "append", "overwrite"):
         raise UsageError(f"no mode {mode!r}", hint="error, append, overwrite")
     spark = df.sparkSession
@@ -89,7 +86,7 @@ def write_delta(
     if version is not None and once is not None and _has(version, *once):
         return WriteReport(os.fspath(path), (), 0, 0, 0, 0)
     if version is not None:
-        _refuse_more_than_files(version, target)
+        refuse_more_than_files(version, target)
         _refuse_another_schema(version, df.schema, partition_by, target)
     schema = _log_schema(df.schema, target)
     chosen = in_folder(chosen_table(spark, policy, table), target)
@@ -114,22 +111,8 @@ def write_delta(
         else:
             version.create_write_transaction(actions, schema=logged, **arguments)
 
-    _commit(commit, target)
+    committed(commit, target)
     return replace(report, path=os.fspath(path), indexes=keep_indexes(spark, path, chosen))
-
-
-def _commit(commit: Callable[[], object], target: str) -> None:
-    """Make the new version, and raise only our own error."""
-    try:
-        commit()
-    except Exception as error:
-        failed = type(error).__name__
-    else:
-        return
-    raise BloomsealError(
-        f"the table's log did not take the new files ({failed}), so no version names them", file=target,
-        hint="somebody else may have changed the table; try again, and VACUUM removes what lies about",
-    )  # fmt: skip
 
 
 def _transaction(options: dict[str, str]) -> tuple[str, int] | None:
@@ -165,21 +148,6 @@ def _base(ref: FileRef) -> str:
     raise UnsupportedError("Delta tables are written on local file systems only so far", file=ref.path)
 
 
-def _refuse_more_than_files(table: Any, path: str) -> None:
-    """Whoever adds a file by itself must do what the table asks of writers; of most of it we know nothing."""
-    protocol, settings = table.protocol(), table.metadata().configuration or {}
-    features = set(protocol.writer_features or ())
-    legacy = protocol.min_writer_version > _LEGACY and not features
-    checks = [name for name in settings if name.startswith("delta.constraints.")]
-    bound = [field.name for field in table.schema().fields if field.metadata]
-    if legacy or features - _HARMLESS or checks or bound:
-        what = sorted(features - _HARMLESS) or checks or bound or [f"writer version {protocol.min_writer_version}"]
-        raise UnsupportedError(
-            f"a Delta table that asks more of its writers than files ({what[0]})", file=path,
-            hint="another table; or Delta's own writer, and seal it nowhere",
-        )  # fmt: skip
-
-
 def _refuse_another_schema(table: Any, schema: StructType, partition_by: Sequence[str], path: str) -> None:
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -207,10 +175,3 @@ def _log_schema(schema: StructType, path: str) -> pa.Schema:
         return pa.schema([pa.field(one.name, arrow_type(one.dataType), True) for one in schema.fields])
     except BloomsealError as error:
         raise error.at(file=path) from None
-
-
-def _deltalake() -> Any:
-    import deltalake
-    import deltalake.transaction
-
-    return deltalake

@@ -17,8 +17,11 @@ from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
     from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
+    from ...storage.discovery.tables import Places
     from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["TableParts"]
@@ -36,6 +39,7 @@ class TableParts:
         snapshot: what the table's log says; None for a plain folder.
         decryption: how each file is opened.
         follow_links: files may lie outside the folders that led to them.
+        place: what led to the files, and on which file system; None: nobody tells.
         named: likenesses of files that `need_names` let pass.
     """
 
@@ -44,6 +48,7 @@ class TableParts:
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
+    place: tuple[Places, FileSystem | None] | None = field(default=None, compare=False, repr=False)
     named: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @property

@@ -1,0 +1,256 @@
+"""``erase``: rows that a condition keeps are taken out of every file of a table that has some.
+
+What is due is told by the files themselves: a run that was killed is the same call again, with the same condition. The
+journal holds no condition and no value. It knows by a salted digest which rows of which files were chosen
+(`Chosen.stamp`), so that a run that goes on with another condition is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from urllib.parse import unquote
+
+from ..core.errors import UnsupportedError, UsageError
+from ..core.storage.ref import FileRef
+from ..core.text import counted
+from ..index.place import columns_in
+from ..policy import TablePolicy
+from ..storage.discovery.kinds import FileKind, is_of_index
+from ..storage.discovery.tables import Places
+from ..storage.logs.delta import DeltaLog
+from ..storage.places import resolve_path
+from ..table.changes import ErasureOptions
+from ..table.open import open_whole
+from ..table.row_numbers import row_numbers
+from .delta import DeltaChange
+from .erasure import Chosen, Erase, ErasureOutcome, tidy_material
+from .files import DataFile, mark_of, sized
+from .indexes import CarriedOver
+from .job import Progress
+from .journal import Journal, default_journal
+from .local import asked, digest_of, ready
+from .outcome import FilePlan, RotationReport, Status
+from .run import Run
+from .settings import Decryption
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["ErasureReport", "erase"]
+
+_ELSEWHERE: Final = "backups, snapshots, and copies that --also did not name; freed blocks of the disk"
+_ICEBERG: Final = "DELETE by the engine that writes the table, then expire_snapshots and remove_orphan_files"
+
+
+@dataclass
+class ErasureReport(RotationReport):
+    """What an erasure did.
+
+    Attributes:
+        dry_run: nothing was written.
+        remaining: what still holds the rows, or may, and what takes them out there.
+    """
+
+    dry_run: bool = False
+    remaining: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are gone, or are to go."""
+        return sum(one.rows for one in self.files if isinstance(one, ErasureOutcome) and one.status.settled)
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {"dry_run": self.dry_run, "rows": self.rows, "remaining": self.remaining}
+        told = super().to_dict()
+        return {"operation": told.pop("operation"), **own, **told}
+
+
+def erase(
+    paths: Places,
+    where: Any,
+    *,
+    decryption: Decryption | None = None,
+    filesystem: FileSystem | None = None,
+    follow_links: bool = False,
+    **options: Unpack[ErasureOptions],
+) -> ErasureReport:
+    """Take the rows that a condition keeps out of a table, and out of copies of it; see `SealedTable.erase`.
+
+    Args:
+        paths: as for `open_table`.
+        where: as `filters` of `SealedTable.read`; or what makes that of the table's columns (its `leaves`).
+
+    Raises:
+        As `SealedTable.erase`.
+    """
+    if where is None:
+        raise UsageError("a condition says which rows are erased", hint="where=")
+    progress, job = options.get("progress"), Erase(decryption)
+    tables = [_Table(paths, decryption, filesystem, follow_links)]
+    tables += [_Table(one, _of_copy(decryption, one), filesystem, follow_links) for one in options.get("also", ())]
+    if callable(where):
+        where = where(tables[0].table.leaves)
+    for one in tables:
+        job.chosen.update(one.chosen(where, progress))
+    files = [one.file for one in job.chosen.values()]
+    plans = [_planned(job, file) for file in files]
+    if options.get("dry_run"):
+        due = [ErasureOutcome(one.path, Status.DUE, one.why, old_size=one.size, rows=_rows(job, one)) for one in plans]
+        return ErasureReport(job.operation, "", files=[*due], dry_run=True, remaining=_remaining(tables, bool(due)))
+    places = [os.fspath(place) for table in tables for place in table.places]
+    return _run(job, places, tables, files, options)
+
+
+def _run(
+    job: Erase, places: Sequence[str], tables: Sequence[_Table], files: Sequence[DataFile], options: ErasureOptions
+) -> ErasureReport:
+    began, digest = time.monotonic(), digest_of(places, job)
+    journal = options.get("journal") or default_journal(job.operation, digest)
+    with Journal(journal, job.operation, digest, restart=options.get("restart", False)) as log:
+        known = {name: (file, table) for table in tables for name, file in table.files.items()}
+        _need_same_rows(job, log, known)
+        earlier = [name for name in log.stamps if name not in job.chosen]
+        resumed = bool(log.stamps)
+        for file in files:
+            mark = mark_of(file.ref)
+            log.begin(file.name, mark, sync=False, stamp=job.chosen[file.name].stamp)
+            log.begun[file.name] = list(mark or ())
+        log.flush()
+        # A file that is gone may have left a temporary one in its folder.
+        every = [*(file for file, _ in known.values()), *(DataFile(FileRef(one), one, 0) for one in earlier)]
+        with ready(job, every if resumed else files, options.get("patience", 300.0)):
+            run = Run(job, log, sum(file.size for file in files), options.get("progress"))
+            run.take_all(files, options.get("jobs", 2))
+            run.report.files += [_finished(name, log, known.get(name)) for name in earlier]
+            for table in tables:
+                table.finish(resumed=resumed)
+            run.touched |= bool(earlier)
+            run.end()
+    report = ErasureReport(**{**vars(run.report), "resumed": resumed})
+    report.remaining = _remaining(tables, any(one.rows for one in report.files if isinstance(one, ErasureOutcome)))
+    report.seconds = round(time.monotonic() - began, 3)
+    report.kms = asked(job).to_dict() if job.tools() else {}
+    return report
+
+
+def _need_same_rows(job: Erase, log: Journal, known: dict[str, tuple[DataFile, _Table]]) -> None:
+    """Refuse to call a run finished that was about other rows.
+
+    Raises:
+        UsageError: an interrupted run chose other rows of a file that is there as it was.
+    """
+    for name, mark in log.begun.items():
+        if name not in known or list(mark_of(known[name][0].ref) or ()) != mark:
+            continue  # done just before the interruption; or somebody else's file, which is looked at like all others
+        if name not in job.chosen or job.chosen[name].stamp != log.stamps.get(name):
+            raise UsageError(
+                "an erasure of other rows was interrupted here, and is not finished",
+                file=str(log.path),
+                hint="its condition, to finish it first; or --restart, which gives it up",
+            )
+
+
+def _finished(name: str, log: Journal, found: tuple[DataFile, _Table] | None) -> ErasureOutcome:
+    """A file that the interrupted run has done, perhaps without having booked it."""
+    if found is not None:
+        tidy_material(found[0].ref, found[1].decryption)
+    if name in log.begun:
+        log.settle(name, Status.ERASED, None, log.stamps[name])
+    rows = int(log.stamps[name].get("rows", 0))
+    return ErasureOutcome(name, Status.DONE_BEFORE, "done before the interruption", rows=rows)
+
+
+def _planned(job: Erase, file: DataFile) -> FilePlan:
+    """What is to be done with a file. What can't be done is said before any file is touched."""
+    file.check()
+    return job.plan(file)
+
+
+def _rows(job: Erase, plan: FilePlan) -> int:
+    return job.chosen[plan.path].rows
+
+
+def _of_copy(decryption: Decryption | None, place: str | os.PathLike[str]) -> Decryption | None:
+    """AAD prefixes by place count from the copy's own folder."""
+    if not isinstance(decryption, TablePolicy) or decryption.root is None:
+        return decryption
+    return decryption.at(place)
+
+
+class _Table:
+    """One of the tables that rows are taken out of.
+
+    Attributes:
+        table: open, with every file that anybody reads.
+        files: by their names in the journal.
+        indexes: what they are to be told.
+        decryption: what opens its files.
+        places: that were named.
+
+    Raises:
+        UnsupportedError: an Iceberg table.
+        As `open_whole`, and `DeltaChange`.
+    """
+
+    def __init__(
+        self, place: Places, decryption: Decryption | None, filesystem: FileSystem | None, follow_links: bool
+    ) -> None:
+        listed: Any = [place] if isinstance(place, str | os.PathLike) else place
+        # Absolute: the journal outlives the working directory.
+        self.places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
+        whole = self.places[0] if len(self.places) == 1 else self.places
+        self.decryption, self.indexes = decryption, CarriedOver()
+        self.table, self._found = open_whole(whole, decryption, filesystem, follow_links=follow_links)
+        self._delta: DeltaChange | None = None
+        for folder, log in self._found.logs.items():
+            if not isinstance(log, DeltaLog):
+                raise UnsupportedError("rows of an Iceberg table are not erased here", file=folder, hint=_ICEBERG)
+            self._delta = DeltaChange(FileRef(folder, resolve_path(self.places[0], filesystem).filesystem))
+        self._by_path = {one.ref.path: one for one in self._found.files}
+        files = [DataFile(one.ref, one.relative, one.size or 0) for one in self._found.files]
+        self.files = {file.name: file for file in files}
+
+    def chosen(self, where: Any, progress: Progress | None) -> dict[str, Chosen]:
+        """The files with rows that are to go, by their names."""
+        chosen: dict[str, Chosen] = {}
+        told = None if progress is None else lambda done, total: progress(int(done), total)
+        for matched in row_numbers(self.table, where, told):
+            found = self._by_path[self.table.files[matched.number]]
+            file = sized(found) or DataFile(found.ref, found.relative, 0)
+            new = file.ref if self._delta is None else self._delta.place(file.ref)
+            chosen[file.name] = Chosen(file, self.decryption, matched, new, self._delta, self.indexes)
+        return chosen
+
+    def finish(self, *, resumed: bool) -> None:
+        """When all files are done: the log, and then the indexes, which the run before may not have got to."""
+        if self._delta is not None:
+            self._delta.commit()
+        for file in self.files.values() if resumed and self._delta is None else ():
+            self.indexes.touch(file.ref)
+        if isinstance(self.decryption, TablePolicy):
+            self.indexes.tell(self.decryption)
+
+    def remaining(self, *, erased: bool) -> list[str]:
+        """What still holds rows, or may."""
+        told = []
+        for root in sorted({file.ref.root for file in self.files.values() if file.ref.root is not None}):
+            others = [one for one in self._found.others if one.ref.root == root and not is_of_index(one.relative)]
+            hidden = sum(one.kind is FileKind.HIDDEN for one in others)
+            dead = sum(one.kind is FileKind.DEAD for one in others)
+            if self._delta is not None and (erased or dead):
+                told.append(f"{root}: files of older versions of the Delta table: VACUUM, after its retention")
+            if hidden:
+                told.append(f"{root}: {counted(hidden, 'hidden file')} that no reader takes: nobody looked into them")
+            for column in columns_in(root, self._found.files[0].ref.filesystem) if erased else ():
+                update = "" if isinstance(self.decryption, TablePolicy) else "`bloomseal index update`, then "
+                compact = f"`bloomseal index compact {root} --column {unquote(column)}`"
+                told.append(f"{root}: keyed fingerprints in the index of {unquote(column)}: {update}{compact}")
+        return told
+
+
+def _remaining(tables: Sequence[_Table], erased: bool) -> list[str]:
+    return [*(told for table in tables for told in table.remaining(erased=erased)), _ELSEWHERE]
