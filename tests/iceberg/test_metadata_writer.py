@@ -128,6 +128,42 @@ def test_what_the_metadata_say_is_compared(
         bs.read_table(changed(table("people16"), attack), decryption=spec())
 
 
+@pytest.mark.parametrize("kind", ["binary", "int", "date", "uuid", "fixed[5]"])
+def test_a_partition_of_another_type_rules_out_no_file(table: Callable[[str], Path], spec: Spec, kind: str) -> None:
+    def attack(document: Any) -> None:
+        next(field for field in document["schemas"][0]["fields"] if field["name"] == "city")["type"] = kind
+
+    place = table("parts16")
+    there = bs.read_table(place, filters=CITY, decryption=spec()).num_rows
+    assert there
+    try:
+        found = bs.read_table(changed(place, attack), filters=CITY, decryption=spec()).num_rows
+    except bs.BloomsealError:
+        return
+    assert found == there
+
+
+@pytest.mark.parametrize(
+    "keys", [5, [5], ["a"], [[]], [{}], {"a": 1}, [{"key-id": []}], [{"key-id": "x", "encrypted-by-id": ["y"]}]]
+)
+def test_keys_that_are_anything(table: Callable[[str], Path], spec: Spec, keys: Any) -> None:
+    def attack(document: Any) -> None:
+        document["encryption-keys"] = keys
+
+    with pytest.raises(bs.BloomsealError):
+        bs.open_table(changed(table("small32"), attack), decryption=spec("master-long"))
+
+
+@pytest.mark.parametrize("told", [[], 5, "x", {"KEY_TIMESTAMP": 5}])
+def test_properties_of_a_kek_that_are_anything(table: Callable[[str], Path], spec: Spec, told: Any) -> None:
+    def attack(document: Any) -> None:
+        for one in document["encryption-keys"]:
+            one["properties"] = told
+
+    with pytest.raises(bs.FormatError, match="no timestamp"):
+        bs.open_table(changed(table("small32"), attack), decryption=spec("master-long"))
+
+
 def test_partitions_rule_files_out(vectors: Path, spec: Spec) -> None:
     table = bs.open_table(vectors / "tables" / "parts16", decryption=spec())
     everything = table.read()

@@ -21,7 +21,7 @@ from .ags1 import Ags1Stream
 from .decoded import avro_header, need_avro, need_readable
 from .iceberg import IcebergLog, below, format_of, load, newest_metadata, read_metadata
 from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
-from .snapshot import LiveFile, Snapshot
+from .snapshot import LiveFile, Snapshot, opened
 
 __all__ = ["EncryptedIcebergLog", "IcebergOpening"]
 
@@ -80,7 +80,8 @@ class EncryptedIcebergLog(IcebergLog):
             return
         if not isinstance(snapshot := snapshots.get(self._id), Mapping):
             raise FormatError(f"the table has no snapshot {self._id}")
-        self._manifests = self._list(snapshot, keys.manifest_list(snapshot))
+        key = keys.manifest_list(snapshot)
+        self._manifests = opened(self._ref, lambda: self._list(snapshot, key))
 
     def _list(self, snapshot: Mapping[str, Any], key: IcebergFileKey) -> list[Any]:
         """The manifests that the snapshot's list names."""
@@ -114,7 +115,7 @@ class EncryptedIcebergLog(IcebergLog):
             PolicyError: a file of the table, in whatever format, has no key.
         """
         found = {}
-        for _, entries in self._entries():
+        for _, entries in opened(self._ref, lambda: [*self._entries()]):
             for entry in entries:
                 path, key = self._path(entry.data_file), self._key(entry.data_file)
                 if format_of(entry.data_file) == "PARQUET":
@@ -215,19 +216,20 @@ class EncryptedIcebergLog(IcebergLog):
     def _partitioned_by(self, header: Mapping[str, str], schema: Any) -> dict[int, str]:
         """Place in a partition → column, for columns that stand there as they are.
 
-        Attack: whoever writes the metadata gives a column the name of another, or a partition another column's number,
-        and files are ruled out by values that are not the column's. So what the manifest's own header says counts, and
-        has to agree.
+        Attack: whoever writes the metadata gives a column another one's name, another type, or a partition another
+        column's number, and files are ruled out by values that are not the column's. So what the manifest's own header
+        says counts, and has to agree.
         """
         try:
             fields = json.loads(header["partition-spec"])
-            names = {one["id"]: one["name"] for one in json.loads(header["schema"])["fields"]}
+            told = {one["id"]: (one["name"], one["type"]) for one in json.loads(header["schema"])["fields"]}
             return {
-                place: name
+                place: told[number][0]
                 for place, one in enumerate(fields)
                 if one["transform"] == "identity"
-                and (name := names.get(one["source-id"])) is not None
-                and schema.find_column_name(one["source-id"]) == name
+                and (number := one["source-id"]) in told
+                and schema.find_column_name(number) is not None
+                and (schema.find_column_name(number), str(schema.find_type(number))) == told[number]
             }
         except (ValueError, KeyError, TypeError):
             raise FormatError("a manifest whose header can't be understood", file=self._ref.path) from None

@@ -105,7 +105,8 @@ class IcebergTableKeys:
         kek = self._entry(str(entry.get("encrypted-by-id")))
         if kek.get("encrypted-by-id") != self._spec.encryption_key:
             raise PolicyError("the table's KEK is not wrapped by the expected master key")
-        if not isinstance(timestamp := (kek.get("properties") or {}).get(KEK_TIMESTAMP), str):
+        told = kek.get("properties")
+        if not isinstance(told, Mapping) or not isinstance(timestamp := told.get(KEK_TIMESTAMP), str):
             raise FormatError("the table's KEK has no timestamp")
         under = self._unwrap(_wrapped(kek), self._spec.encryption_key)
         sealed = _wrapped(entry)
