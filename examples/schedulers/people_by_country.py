@@ -2,12 +2,11 @@
 
 import os
 
-import bloomseal as bs
 import bloomseal.duckdb
 
 
 def model(dbt, session):
     dbt.config(materialized="table")
-    policy = bs.Policy.load(os.environ["POLICY"]).for_table("customers")
-    bloomseal.duckdb.register(session, "customers", os.environ["CUSTOMERS"], columns=["country"], decryption=policy)
+    policy = os.environ["BLOOMSEAL_POLICY"]
+    bloomseal.duckdb.register(session, "customers", os.environ["CUSTOMERS"], columns=["country"], policy=policy)
     return session.sql("select country, count(*) as people from customers group by country")

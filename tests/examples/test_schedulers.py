@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import runpy
 import shlex
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,9 +31,9 @@ index = true
 def commands_of(path: Path) -> dict[str, str]:
     """Its commands, as its f-strings make them: without Airflow the file can't be imported."""
     assigned = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
-    names: dict[str, str] = {}
+    names: dict[str, Any] = {"datetime": datetime}
     exec(compile(ast.Module(assigned, []), str(path), "exec"), names)  # noqa: S102 - it is ours
-    return {name: text.replace("{{ ds }}", "2026-01-31") for name, text in names.items() if name.isupper()}
+    return {name: text.replace("{{ ds }}", "2026-01-31") for name, text in names.items() if isinstance(text, str)}
 
 
 def run(command: str) -> int:
@@ -68,7 +70,7 @@ def test_dbt_sees_the_rows_of_a_sealed_table(landed: Path, monkeypatch: pytest.M
     import duckdb
 
     assert run(commands_of(SCHEDULERS / "customers_dag.py")["SEAL"]) == 0
-    monkeypatch.setenv("POLICY", "policy.toml")
+    monkeypatch.setenv("BLOOMSEAL_POLICY", "policy.toml")
     monkeypatch.setenv("CUSTOMERS", "lake/customers")
     model = runpy.run_path(str(SCHEDULERS / "people_by_country.py"))["model"]
     assert model(SimpleNamespace(config=dict), duckdb.connect()).fetchall() == [("DE", 2)]
