@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["FOOTER_KEY", "ColumnProposal", "TableProposal", "policy_text", "propose"]
 
 FOOTER_KEY: Final = "footer"
-_FILES, _PARTS, _ROWS = 8, 2, 1_000
-"""Looked at: files, row groups of each, and rows of each."""
+_PARTS, _ROWS = 8, 1_200
+"""Looked at, in all files: row groups, and rows of them."""
 _DISTINCT: Final = 0.1
 _ID: Final = re.compile(r"(?:^|[_\W]|(?<=[a-z]))(?:id|ID|Id|uuid|guid|key|number|no|nr)$")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -104,20 +104,19 @@ def propose(path: str | os.PathLike[str]) -> TableProposal:
     if not is_folder(resolve_path(place)):
         raise UsageError("a policy is proposed for a folder of files", file=place, hint="the folder")
     made = TableProposal(_table_name(place), place, partition_by=_in_folders(found))
-    count = min(_FILES, len(found.files))
     samples: dict[str, list[str]] = {}
     sealed = 0
-    for number in sorted({one * len(found.files) // count for one in range(count)}):
+    for number in (chosen := _spread(len(found.files), _PARTS)):
         try:
             with open_file(found.files[number].ref) as file:
                 if file.format is not Format.PARQUET:
                     raise UsageError("only Parquet files can be sealed", file=file.path)
-                made.rows_sampled += _sample(file, samples, made.remarks)
+                _sample(file, len(chosen), samples, made)
                 made.files += 1
         except KeyAccessError:
             sealed += 1
     if sealed:
-        made.remarks.append(f"{sealed} of {count} files looked at are sealed already, and were not looked into")
+        made.remarks.append(f"{sealed} of {len(chosen)} files looked at are sealed already, and were not looked into")
     if not made.files:
         raise UsageError("every file is sealed already", file=place, hint="bloomseal audit tells by which keys")
     for column, values in samples.items():
@@ -135,40 +134,41 @@ def propose(path: str | os.PathLike[str]) -> TableProposal:
     return made
 
 
-def _sample(file: SealedFile, samples: dict[str, list[str]], remarks: list[str]) -> int:
-    """The first rows of a few row groups. Returns how many rows."""
-    rows = 0
-    parts = sorted({0, file.num_parts - 1}) if file.num_parts else []
+def _spread(total: int, most: int) -> list[int]:
+    """So many numbers below `total`, evenly apart."""
+    return sorted({one * total // most for one in range(most)}) if total else []
+
+
+def _sample(file: SealedFile, files: int, samples: dict[str, list[str]], made: TableProposal) -> None:
+    """The first rows of some row groups, as texts by column: a share of what is looked at in all files."""
+    parts = _spread(file.num_parts, max(_PARTS // files, 1))
+    most = _ROWS // max(files * len(parts), 1)
     for leaf in file.leaves.leaves:
         values = samples.setdefault(leaf.name, [])
         try:
-            values += [text for part in parts for text in _texts(file, leaf, part)]
+            values += [text for part in parts for text in _texts(file, leaf, part, most)]
         except KeyAccessError:
             raise
         except BloomsealError as error:
-            if (told := f"{leaf.name} was not sampled: {error.what}") not in remarks:
-                remarks.append(told)
-    for part in parts:
-        rows += min(file.rows_in_part(part), _ROWS)
-    return rows
+            if (told := f"{leaf.name} was not sampled: {error.what}") not in made.remarks:
+                made.remarks.append(told)
+    made.rows_sampled += sum(min(file.rows_in_part(part), most) for part in parts)
 
 
-def _texts(file: SealedFile, leaf: Leaf, part: int) -> Iterator[str]:
+def _texts(file: SealedFile, leaf: Leaf, part: int, most: int) -> list[str]:
     """Values of a column as texts; none of a type that no rule looks at."""
     piece = next(iter(file.pieces(file.plan([leaf.name]), part)), None)
-    column = None if piece is None else leaf_values(piece.slice(0, _ROWS).column(0))
-    if column is None:
-        return
+    if piece is None:
+        return []
+    column = leaf_values(piece.slice(0, most).column(0)).slice(0, most)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    looked_at = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_integer,
-        pa.types.is_date,
-        pa.types.is_string_view,
-    )
-    if any(one(kind) for one in looked_at):
-        yield from (text for text in column.cast(pa.string()).slice(0, _ROWS).to_pylist() if text)
+    if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        return []
+    return [text for text in column.cast(pa.string()).to_pylist() if text]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _proposed(column: str, values: Sequence[str]) -> ColumnProposal | None:

@@ -84,8 +84,6 @@ def _check_table(table: TablePolicy) -> Iterator[PolicyRemark]:
     if table.algorithm is Algorithm.AES_GCM_CTR_V1 or table.allow_ctr:
         what = "pages under AES_GCM_CTR_V1 can be altered unnoticed"
         yield PolicyRemark(table.name, None, what, 'algorithm = "AES_GCM_V1" without allow_ctr, and rekey', False)
-    if table.footer_key in table.previous_footer_keys:
-        yield PolicyRemark(table.name, None, "footer_key is among previous_footer_keys, too", "leave it out there")
 
 
 def _check_column(table: TablePolicy, name: str, column: ColumnPolicy) -> Iterator[PolicyRemark]:
@@ -96,8 +94,6 @@ def _check_column(table: TablePolicy, name: str, column: ColumnPolicy) -> Iterat
     elif key is None and column.filter is not None:
         what = "its filter is in clear: whoever has the file can ask it"
         yield PolicyRemark(table.name, name, what, "a key, where its values are nobody else's business", False)
-    if column.key is not None and column.key in column.previous_keys:
-        yield PolicyRemark(table.name, name, "key is among previous_keys, too", "leave it out there")
     if column.sensitivity in SENSITIVE and column.key is None and key is not None and not table.uniform:
         what = f"is {column.sensitivity}, and sealed under the footer key, which every reader has"
         yield PolicyRemark(table.name, name, what, "a key of its own", False)

@@ -64,7 +64,7 @@ class RunOptions:
             if isinstance(job, Rewrap):
                 _tell_of_none(job.master_keys, all(file.action == "none" for file in planned.files))
             return 0 if planned.ok else 1
-        with progress(f"{job.operation.capitalize()}ing") as tell:
+        with progress(job.operation) as tell:
             report = rotate(
                 self.paths,
                 job,
