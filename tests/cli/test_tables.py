@@ -371,9 +371,49 @@ def test_a_rekey_tells_that_no_key_was_under_the_one_to_leave(run: Run, folder: 
     keys = ("--keyring", "keys.json")
     (folder / "lake").mkdir()
     assert run("write", "people.csv", "lake/a.parquet", *keys, "--footer-key", "footer").code == 0
-    misspelt = run("rekey", "lake", *keys, "--from", "foter", "--to", "pii")
-    assert (misspelt.code, misspelt.err) == (0, "no key in these files is under foter\n")
+    for dry in (("--dry-run",), ()):
+        misspelt = run("rekey", "lake", *keys, "--from", "foter", "--to", "pii", *dry)
+        assert (misspelt.code, misspelt.err) == (0, "no key in these files is under foter\n")
     assert run("rekey", "lake", *keys, "--from", "footer", "--to", "pii").err == ""
+
+
+def test_a_dry_run_of_every_verb_asks_for_its_master_keys(run: Run, folder: Path) -> None:
+    run("keyring", "create", "--keyring", "keys.json", "footer", "pii")
+    keys = ("--keyring", "keys.json")
+    pq.write_table(pa.table({"id": [1]}), "plain.parquet")
+    sealed = ("write", "people.csv", "a.parquet", *keys, "--footer-key", "footer", "--column-key", "name=pii")
+    assert run(*sealed, "--complete").code == 0
+    for command in (
+        ("write", "people.csv", "b.parquet", *keys, "--footer-key", "gone"),
+        ("seal", "plain.parquet", *keys, "--footer-key", "footer", "--column-key", "id=gone"),
+        ("rekey", "a.parquet", *keys, "--footer-key", "gone"),
+        ("rekey", "a.parquet", *keys, "--from", "pii", "--to", "gone"),
+        ("rewrap", "a.parquet", *keys, "--from", "pii", "--to", "gone"),
+        ("index", "build", ".", "--column", "name", *keys, "--footer-key", "footer", "--column-key", "gone"),
+    ):
+        refused = run(*command, "--dry-run")
+        assert refused.code in (1, 2), command
+        assert "no master key 'gone'" in refused.out + refused.err, command
+    run("keyring", "disable", *keys, "pii")
+    for verb in (("unseal", "--in-place"), ("rekey",), ("attach", "--bloom-filter", "name")):
+        refused = run(verb[0], "a.parquet", *verb[1:], *keys, "--dry-run")
+        assert refused.code in (1, 2), verb
+        assert "is disabled" in refused.out + refused.err, verb
+
+
+def test_hints_name_what_helps_here(run: Run, folder: Path) -> None:
+    run("keyring", "create", "--keyring", "keys.json", "footer", "pii")
+    (folder / "policy.toml").write_text(POLICY.replace("FOLDER", str(folder)))
+    (folder / "t" / "country=DE").mkdir(parents=True)
+    file = "t/country=DE/a.parquet"
+    assert run("write", "people.csv", file, *NAMED, "--table-root", "t").code == 0
+    keyed = run("verify", file, "--keyring", "keys.json").err
+    assert keyed.index("--policy FILE") < keyed.index("--table-root FOLDER") < keyed.index("--aad-prefix")
+    assert "--table-root FOLDER" in run("verify", "t/country=DE", *NAMED).out
+    pq.write_table(pa.table({"id": [1]}), "t/plain.parquet")
+    assert "bloomseal seal" in run("verify", "t/plain.parquet", *NAMED, "--table-root", "t").err
+    assert f"Try: {file}\n" in run("read", "t/country=DE/b.parquet", *NAMED).err
+    assert "bloomseal write" in run("verify", "people.csv").err
 
 
 def test_the_environment_names_the_policy_and_its_table(lake: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -318,9 +318,9 @@ def test_required_where_it_can_not_answer(folder: Path) -> None:
         table.read(filters=[("s", "==", "x")])
     assert table.read(["n"]).num_rows == 180
     write(folder / "country=DE" / "7.parquet", part(7))
-    with pytest.raises(bs.UsageError, match="1 files are covered by none"):
+    with pytest.raises(bs.UsageError, match="1 file covered by none"):
         opened(folder, "require").read(filters=[("k", "==", 1)])
-    with pytest.raises(bs.UsageError, match="covers 6 files of 7"):
+    with pytest.raises(bs.UsageError, match="covers 6 of 7 files"):
         opened(folder, "require").probe("k", [1])
     assert same(folder, [("k", "==", part(7).column("k")[0].as_py())]).stats.files_not_covered == 1
     with pytest.raises(bs.UsageError, match="use_index"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
-from ..core.errors import BloomsealError, Hint
+from ..core.errors import BloomsealError, Hint, MissingFileError
 
 __all__ = ["hint_for"]
 
@@ -21,9 +24,10 @@ _IN_OPTIONS: Final = {
     Hint.OPEN_KEYRING: "--passphrase-file PATH or BLOOMSEAL_KEYRING_PASSPHRASE",
     Hint.CREATE_KEYRING: "bloomseal keyring create --keyring PATH",
     Hint.KEY_EXISTS: "--exist-ok, keyring rotate, or another name",
+    Hint.SEAL: "--allow-plaintext; or seal it first: bloomseal seal --policy FILE",
     Hint.PLAINTEXT: "--allow-plaintext, or no keys",
     Hint.CTR: "--allow-ctr",
-    Hint.AAD_PREFIX: "--aad-prefix TEXT",
+    Hint.AAD_PREFIX: "--policy FILE, and --table-root FOLDER where its AAD prefix has {path}; or --aad-prefix TEXT",
     Hint.NO_AAD_PREFIX: "leave out --aad-prefix",
     Hint.TABLE_ROOT: "root in the policy, --table-root FOLDER, or the folder itself as PATH",
     Hint.TABLE: "--table NAME",
@@ -51,6 +55,24 @@ _IN_OPTIONS: Final = {
 }
 
 
-def hint_for(error: BloomsealError) -> str | None:
-    """The error's hint, in options where it names arguments of the Python API."""
+def hint_for(error: BloomsealError, arguments: Sequence[str] = ()) -> str | None:
+    """The error's hint, in options where it names arguments of the Python API. A file that was named, and is not there,
+    is answered with the one of the nearest name.
+
+    Args:
+        arguments: of the command line.
+    """
+    if error.hint is None and isinstance(error, MissingFileError):
+        named = [one for one in arguments if error.file and os.path.abspath(one) == os.path.abspath(error.file)]  # noqa: PTH100
+        return _near(named[0]) if named else None
     return _IN_OPTIONS[error.hint] if isinstance(error.hint, Hint) else error.hint
+
+
+def _near(path: str) -> str | None:
+    folder, name = os.path.split(path.rstrip("/"))
+    try:
+        there = os.listdir(folder or ".")  # noqa: PTH208
+    except OSError:
+        return f"{folder} is no folder; look for the first part of the path that is missing"
+    near = get_close_matches(name, there, 1)
+    return os.path.join(folder, near[0]) if near else None  # noqa: PTH118

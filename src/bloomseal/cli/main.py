@@ -158,7 +158,7 @@ def _print_error(error: Exception, state: CommandState, arguments: Sequence[str]
     as_json = state.json or "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
     match error:
         case BloomsealError():
-            error.hint = hint_for(error)
+            error.hint = hint_for(error, arguments)
         case click.ClickException() if not as_json:
             error.show()
             return

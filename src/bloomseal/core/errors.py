@@ -56,13 +56,14 @@ class Hint(StrEnum):
     OPEN_KEYRING = "Keyring(path, passphrase=...) or BLOOMSEAL_KEYRING_PASSPHRASE"
     CREATE_KEYRING = "bloomseal keyring create, or Keyring(path, create=True)"
     KEY_EXISTS = "exist_ok=True, rotate it, or choose another name"
+    SEAL = "seal_file(path, encryption=policy)"
     PLAINTEXT = "leave out decryption=, or DecryptionSpec(allow_plaintext=True)"
-    CTR = 'DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy'
-    AAD_PREFIX = "DecryptionSpec(aad_prefix=)"
+    CTR = 'allow_ctr=True, or algorithm = "AES_GCM_CTR_V1" in the policy'
+    AAD_PREFIX = "the table's policy and its root, or DecryptionSpec(aad_prefix=)"
     NO_AAD_PREFIX = "aad_prefix=None"
     TABLE_ROOT = "root in the policy, Policy.for_table(name, root=FOLDER), or open the folder as a table"
     TABLE = "table=, or Policy.for_table(name)"
-    VERIFIED_FOOTER = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
+    VERIFIED_FOOTER = "the footer key, or allow_unverified_footer=True"
     ATTACH = "attach_filters, and ask who wrote to the file"
     REBUILD_FILTERS = "rebuild_filters=True, and ask who wrote the file"
     PROBE = "probe() asks its filters"
@@ -75,7 +76,7 @@ class Hint(StrEnum):
     OUTPUT = "output="
     FOLLOW_LINKS = "look at the link; follow_links=True"
     NO_PARTITIONS = "see who made the folder; open_table(partitions=False) leaves its name alone"
-    PARTITION_BY = 'if it is in no file: partition_by=["COLUMN"] in the DecryptionSpec or the policy'
+    PARTITION_BY = 'if it is in no file: partition_by=["COLUMN"] in the policy or the DecryptionSpec'
     WITHOUT_COLUMN = "columns=[...] without it"
     CONDITION = "filters="
     KEYS_TO_WRAP = "keys= a Keyring, KeyTools or a KMS; or rekey"

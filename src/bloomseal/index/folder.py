@@ -17,6 +17,8 @@ from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
+from ..keytools.sources import as_key_source
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -161,6 +163,17 @@ class IndexFolder(IndexPlace):
         """
         values = pa.array(manifest.to_values(), pa.binary())
         self.write(name, manifest.path, values, compression="zstd")
+
+    def need_usable(self, column: str) -> None:
+        """Whether the index could be written: what a dry run asks.
+
+        Raises:
+            UsageError: nothing seals the column. KeyAccessError, PolicyError: a master key can't be used.
+        """
+        spec = _narrowed(self.encryption, self.ref(MANIFEST), column)
+        named = [key for key in (spec.footer_key, *(spec.column_keys or {}).values()) if isinstance(key, str)]
+        if named and isinstance(source := as_key_source(spec.keys), KeyTools):
+            source.need_usable(named)
 
     def write(self, name: str, path: tuple[str, ...], values: pa.Array, **options: Any) -> None:
         """One file of one column.

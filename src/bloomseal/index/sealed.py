@@ -254,6 +254,7 @@ class SealedIndex:
         return update(self.folder, manifest, self.files, every, fresh=True, progress=progress)
 
     def _planned(self, wanted: Sequence[int], runs: int) -> UpdateReport:
+        self.folder.need_usable(self.column)
         report = UpdateReport(self.column, len(self.files), len(self.files) - len(wanted), runs=runs)
         report.left = {self.files.relative[number]: "not covered yet" for number in wanted}
         return report

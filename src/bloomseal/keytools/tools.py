@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from ..core.encryption import SealCounter, SecretKey
 from ..core.errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
-from ..core.keys.access import shown
+from ..core.keys.access import KmsAccessError, Problem, shown
 from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ..core.keys.pins import Pins
 from ..core.keys.protocols import KeyDescription, KmsClient
@@ -22,6 +22,7 @@ from .fresh import FreshKeys
 from .kms.calls import KmsCalls, client_of
 from .kms.common import claimed_version
 from .kms.counters import Counters
+from .kms_protocols import KeyState
 from .material.beside import MaterialBeside
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
@@ -88,6 +89,7 @@ class KeyTools:
         self.authentic_writers = authentic_writers
         self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
+        self._usable: set[str] = set()
 
         def calls(client: KmsClient | str) -> KmsCalls:
             return KmsCalls(client_of(client), timeout=timeout, attempts=attempts, max_parallel=max_parallel)
@@ -143,6 +145,26 @@ class KeyTools:
         client tells when its keys have changed.
         """
         self._fresh.keks.forget()
+        self._usable.clear()
+
+    def need_usable(self, master_keys: Iterable[str]) -> None:
+        """Refuse master keys by which nothing new can be wrapped: what a dry run asks, once for each. A KMS that tells
+        nothing of its keys is believed.
+
+        Raises:
+            KmsAccessError: unknown, or the KMS can't be reached.
+            PolicyError: disabled, destroyed, or to be so.
+        """
+        for name in set(master_keys) - self._usable:
+            try:
+                state = self._kms.describe(name).state
+            except KmsAccessError as error:
+                if error.problem is not Problem.DENIED:
+                    raise
+                state = None  # a right to look is not the right to use
+            if state not in (None, KeyState.ENABLED):
+                raise PolicyError(f"master key {name} is {state}", hint="enable it, or another key")
+            self._usable.add(name)
 
     def storing(self, *, internal: bool) -> KeyTools:
         """These key tools, with their KMS, cache and counters, except for where they put new key material."""

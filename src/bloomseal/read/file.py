@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
 
-__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "opened"]
+__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "no_rows", "opened"]
 
 F = TypeVar("F")
 STREAMED: Final = 1 << 19
@@ -325,6 +325,9 @@ class SealedFile(ABC, ShownInNotebooks):
         """As `inspect`."""
         return self.inspect().to_dict()
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise no_rows("file", ".read(columns, filters) gives them as a table")
+
     def close(self) -> None:
         self.source.close()
 
@@ -349,3 +352,10 @@ def opened(path: FilePlace | FileRef, filesystem: FileSystem | None, of: Callabl
     except BaseException:
         source.close()
         raise
+
+
+def no_rows(what: str, hint: str) -> UsageError:
+    """An open file or table, handed to somebody who takes rows: they leave it by a call that says so, since what others
+    write is plaintext.
+    """
+    return UsageError(f"an open {what} is not its rows", hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.decryption import DecryptionSpec
-from ..core.errors import PolicyError
+from ..core.errors import Hint, IntegrityError, PolicyError
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..specs import decryption_for, resolve_policy
@@ -59,7 +59,20 @@ def open_file(
             return OrcFile(source, opening)
         return ParquetFile(source, opening)
 
-    return opened(path, filesystem, of_its_format)
+    try:
+        return opened(path, filesystem, of_its_format)
+    except (PolicyError, IntegrityError) as error:
+        if opening is not None and not isinstance(opening, DecryptionSpec):
+            _advise(error, opening)
+        raise
+
+
+def _advise(error: PolicyError | IntegrityError, policy: TablePolicy) -> None:
+    """What serves the holder of a policy."""
+    if error.hint is Hint.PLAINTEXT:
+        error.hint = Hint.SEAL
+    elif isinstance(error, IntegrityError) and error.hint is None and "{path}" in str(policy.aad_prefix):
+        error.hint = Hint.TABLE_ROOT
 
 
 def inspect_file(

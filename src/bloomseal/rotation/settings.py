@@ -256,27 +256,35 @@ def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
 
 
 def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
-    """What the KMS will be asked to open the file."""
-    if (tools := tools_or_none(decryption.keys)) is None:
-        return {}
-    keys, calls = tools.for_file(walk.source.ref), dict[Hashable, int]()
-    for _, key_metadata in key_metadata_in_use(walk):
-        try:
+    """What the KMS will be asked to open the file.
+
+    Raises:
+        KeyAccessError: a key can't be had, so that the file can't be done.
+    """
+    tools, calls = tools_or_none(decryption.keys), dict[Hashable, int]()
+    keys = None if tools is None else tools.for_file(walk.source.ref)
+    for column, key_metadata in key_metadata_in_use(walk):
+        if column is not None:
+            walk.keys.column(key_metadata, column)
+        if keys is not None:
             material = keys.material(key_metadata)
-        except KeyAccessError:
-            continue
-        calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
+            calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
     return calls
 
 
 def wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int]:
-    """What the KMS will be asked to seal a file of this schema: to wrap each key, and to give it back."""
+    """What the KMS will be asked to seal a file of this schema: to wrap each key, and to give it back.
+
+    Raises:
+        KeyAccessError, PolicyError: a master key can't be used.
+    """
     tools = tools_or_none(spec.keys)
     if tools is None:
         return {}
     wanted: list[tuple[str, str]] = [("", spec.footer_key)] if isinstance(spec.footer_key, str) else []
     for name, key in (spec.column_keys or {}).items():
         wanted += [(leaf.name, key) for leaf in schema.below(name) if isinstance(key, str)]
+    tools.need_usable(key for _, key in wanted)
     # One KEK per master key serves many files; without KEKs every data key is a call of its own.
     return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 2 for column, key in wanted}
 

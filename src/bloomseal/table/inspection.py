@@ -17,7 +17,7 @@ from .query.partitions import columns_of_folders
 from .query.workers import side_by_side
 
 if TYPE_CHECKING:
-    from ..format.inspect import Inspection
+    from ..format.inspect import ColumnFacts, Inspection
     from .query.indexes import Indexes
     from .query.parts import TableParts
 
@@ -68,30 +68,27 @@ def inspect_table(parts: TableParts, indexes: Indexes) -> TableInspection:
             return error
 
     looks = side_by_side(look, range(len(parts.files)), None)
-    paths = [found.ref.path for found in parts.files]
-    failed = [(path, one.what) for path, one in zip(paths, looks, strict=True) if isinstance(one, BloomsealError)]
     seen = [one for one in looks if not isinstance(one, BloomsealError)]
-    refused = [*failed, *((one.path, one.refused) for one in seen if one.refused)]
-    open_ = [one for one in seen if one.columns is not None]
-    closed = [one for one in seen if one.columns is None]
-    hidden = Counter(text for one in open_ for text in one.hidden)
-    told = [f"{text} ({counted(number, 'file')})" for text, number in hidden.items()]
-    if closed:
-        size = sum(one.size for one in closed)
-        told.insert(0, f"footer encrypted: {counted(len(closed), 'file')}, {size:,} bytes: rows and columns are in it")
+    whys = [one.what if isinstance(one, BloomsealError) else one.refused for one in looks]
+    paths = [found.ref.path for found in parts.files]
+    footed = [one for one in seen if one.columns is not None]
+    hidden = [f"{what} ({counted(n, 'file')})" for what, n in Counter(w for one in footed for w in one.hidden).items()]
+    if closed := [one.size for one in seen if one.columns is None]:
+        files = f"footer encrypted: {counted(len(closed), 'file')}, {sum(closed):,} bytes"
+        hidden.insert(0, f"{files}: rows and columns are in it")
     given = dict.fromkeys(name for found in parts.files for name in columns_of_folders(found.relative, found.ref.path))
     return TableInspection(
         ", ".join(sorted({one.file_format for one in seen})),
         None if parts.snapshot is None else parts.snapshot.version,
         len(parts.files),
         sum(one.size for one in seen),
-        sum(one.num_rows or 0 for one in open_) if open_ else None,
-        sum(one.num_row_groups or 0 for one in open_) if open_ else None,
+        sum(one.num_rows or 0 for one in footed) if footed else None,
+        sum(one.num_row_groups or 0 for one in footed) if footed else None,
         _footers(seen),
-        _columns(open_, _indexed(indexes, len(parts.files))),
+        _columns(footed, _indexed(indexes, len(parts.files))),
         list(parts.partitions.values or given),
-        told,
-        [{"file": path, "why": why} for path, why in refused],
+        hidden,
+        [{"file": path, "why": why} for path, why in zip(paths, whys, strict=True) if why],
         seen,
     )
 
@@ -105,21 +102,22 @@ def _footers(seen: list[Inspection]) -> list[dict[str, Any]]:
 
 
 def _columns(seen: list[Inspection], indexed: dict[str, str]) -> list[dict[str, Any]]:
-    columns: dict[str, dict[str, Counter[Any]]] = {}
-    for one in seen:
-        for facts in one.columns or ():
-            kinds = columns.setdefault(facts.column, {})
-            for name in ("type", "protection", "key", "filter"):
-                kinds.setdefault(name, Counter())[getattr(facts, name)] += 1
-            kinds.setdefault("exposed", Counter()).update(facts.exposed)
-    told = []
-    for column, kinds in columns.items():
-        exposed = list(kinds.pop("exposed"))
-        files = sum(kinds["type"].values())
-        row = {"column": column, **{name: _told(values) for name, values in kinds.items()}}
-        row |= {"index": indexed.get(column), "exposed": exposed}
-        told.append(row | ({} if files == len(seen) else {"files": files}))
-    return told
+    columns: dict[str, list[ColumnFacts]] = {}
+    for facts in (facts for one in seen for facts in one.columns or ()):
+        columns.setdefault(facts.column, []).append(facts)
+    return [
+        {
+            "column": column,
+            **{
+                name: _told(Counter(getattr(one, name) for one in of))
+                for name in ("type", "protection", "key", "filter")
+            },
+            "index": indexed.get(column),
+            "exposed": list(dict.fromkeys(text for one in of for text in one.exposed)),
+            "files": None if len(of) == len(seen) else len(of),
+        }
+        for column, of in columns.items()
+    ]
 
 
 def _told(values: Counter[Any]) -> Any:

@@ -15,7 +15,7 @@ from ..core.sbbf.probe import several
 from ..core.text import counted
 from ..core.verdict import Hits, Verdict, verdicts
 from ..notebook import ShownInNotebooks
-from ..read.file import GATHERED, STREAMED, SealedFile
+from ..read.file import GATHERED, STREAMED, SealedFile, no_rows
 from ..read.plan import ReadStats
 from ..specs import EncryptionSpec, resolve_policy
 from .changes import TableChanges
@@ -327,6 +327,9 @@ class SealedTable(TableChanges, ShownInNotebooks):
         known: dict[str, Any] = {"version": self.version, "folders": list(self._parts.partitions.values)}
         told = self.inspect().to_dict() if len(self) <= _INSPECTED else known | {"files": len(self)}
         return told | {"paths": [{"path": found.ref.path, "bytes": found.size} for found in self._parts.files]}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise no_rows("table", ".scan(columns, filters) streams them, .read(columns, filters) gives them as a table")
 
     def __len__(self) -> int:
         return len(self._parts.files)

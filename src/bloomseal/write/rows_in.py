@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ..core.errors import UsageError
+from ..core.errors import BloomsealError, UsageError
 from ..format.plain import plain_schema, plain_table
 
 __all__ = ["Rows", "rows_in"]
@@ -145,6 +145,8 @@ def _no_objects(data: Any) -> None:
 def _taken_in(take: Callable[[Any], T], data: Any) -> T:
     try:
         return take(data)
+    except BloomsealError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as error:
         # A single column streams too, and is no table.
         raise _refused(data) from error

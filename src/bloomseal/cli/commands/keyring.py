@@ -201,10 +201,8 @@ def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: K
 def export(
     names: tuple[str, ...], output: str, new_passphrase_file: str | None, no_passphrase: bool, file: KeyringOptions
 ) -> None:
-    """Copy master keys, and no others, into a new keyring under a passphrase of its own: for somebody who may open, and
-    write, whatever comes under these keys.
-
-    Enabled versions go along; disabled and destroyed ones stay behind. What is added later is not in the copy.
+    """Copy the enabled versions of master keys, and no others, into a new keyring under a passphrase of its own: for
+    somebody who may open, and write, whatever comes under these keys.
 
     \b
     Example:
@@ -224,8 +222,6 @@ def export(
     for key in copies:
         alive = [str(one.version) for one in key.versions if one.key is not None]
         remark(f"{key.name}: version{'' if len(alive) == 1 else 's'} {', '.join(alive)} copied to {output}")
-    if secret is None:
-        remark(f"{output} has no passphrase: only its mode (0600) keeps its keys from others")
     _show(copies)
 
 

@@ -62,7 +62,10 @@ class RunOptions:
             _tell_of_nothing(len(planned.files))
             answer(planned.to_dict(), title=f"{planned.operation}: nothing was written")
             if isinstance(job, Rewrap):
-                _tell_of_none(job.master_keys, all(file.action == "none" for file in planned.files))
+                _tell_of_none(job.master_keys, all(file.action == "none" and not file.left for file in planned.files))
+            elif isinstance(job, Rekey) and all(file.action == job.operation for file in planned.files):
+                seen = {call[1] for file in planned.files for call in file.calls if isinstance(call, tuple)}
+                _tell_of_none(job.master_keys, seen.isdisjoint(job.master_keys or ()))
             return 0 if planned.ok else 1
         with progress(job.operation) as tell:
             report = rotate(
@@ -192,7 +195,6 @@ _file_options = options(FileOptions, "files")
 
 @click.command(
     cls=Command,
-    short_help="Wrap data keys anew: another master key, or its current version.",
     first=("--policy", "--keyring", "--from", "--to", "--dry-run"),
 )
 @_leave_options
@@ -214,7 +216,6 @@ def rewrap(run: RunOptions, opening: OpeningOptions, leave: LeaveOptions, check_
 
 @click.command(
     cls=Command,
-    short_help="Seal files again under fresh data keys.",
     first=("--policy", "--keyring", "--from", "--to", "--dry-run"),
 )
 @_leave_options
@@ -286,7 +287,6 @@ def rekey(
 
 @click.command(
     cls=Command,
-    short_help="Seal the filters that lie in clear on encrypted columns of ORC files.",
     first=("--policy", "--keyring", "--allow-ctr", "--drop-masked", "--dry-run"),
 )
 @click.option("--drop-masked", is_flag=True, help="Leave out the filters over masked values, too.")
@@ -307,7 +307,6 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
 
 @click.command(
     cls=Command,
-    short_help="Encrypt plaintext files, their filters with them.",
     first=("--policy", "--keyring", "--footer-key", "--column-key", "--dry-run"),
 )
 @options(SealingOptions, "sealing")
@@ -343,9 +342,7 @@ def seal(
     return run.carry_out(Seal(placed, filters or None, output, files.rebuild_filters))
 
 
-@click.command(
-    cls=Command, short_help="Decrypt files.", first=("--output", "--in-place", "--policy", "--keyring", "--dry-run")
-)
+@click.command(cls=Command, first=("--output", "--in-place", "--policy", "--keyring", "--dry-run"))
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the plaintext files.")
 @click.option("--in-place", is_flag=True, help="Replace the files themselves.")
 @_run_options

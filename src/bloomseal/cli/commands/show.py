@@ -116,7 +116,7 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
     if CommandState.current().json:
         told = [report.to_dict() for report, _ in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
         print_json(told[0] if len(told) == 1 else told)
-    elif len(listed) == 1:
+    elif len(listed) == 1 and not failed:
         for report, encrypted in seen:
             _show_verified(report, encrypted, filters)
     else:

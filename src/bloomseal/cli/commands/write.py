@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...core.columns import covers
-from ...core.errors import PolicyError, UsageError
+from ...core.errors import UsageError
 from ...core.parquet.footer import Footer
 from ...core.parquet.layout import read_tail
 from ...core.storage.source import Source
-from ...keytools.kms_protocols import KeyState
 from ...keytools.tools import KeyTools
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
@@ -279,9 +278,7 @@ def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str
     for column in encryption.column_keys or {}:
         leaves.below(column)
     if isinstance(encryption.keys, KeyTools):
-        for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
-            if (state := encryption.keys.calls.describe(name).state) not in (None, KeyState.ENABLED):
-                raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
+        encryption.keys.need_usable(map(str, (encryption.footer_key, *(encryption.column_keys or {}).values())))
 
 
 def _column(

@@ -112,7 +112,11 @@ def read_tail(source: Source) -> Tail:
             raise FormatError(
                 "an ORC file, not a Parquet file", file=source.name, hint="bloomseal.open_file takes both"
             )
-        raise FormatError("no Parquet magic at the end: not a Parquet file, or truncated", file=source.name)
+        raise FormatError(
+            "no Parquet magic at the end: not a Parquet file, or truncated",
+            file=source.name,
+            hint="a whole copy; of CSV, JSON and Arrow bloomseal write makes Parquet",
+        )
     offset = source.size - 8 - length
     if offset < 4 or length > MAX_FOOTER_BYTES:
         raise FormatError(f"a footer of {length} bytes does not fit the file", file=source.name)

@@ -209,5 +209,7 @@ def _reason(error: Exception) -> str:
 
 def _where_said(error: Exception) -> str | None:
     """The place of a store's own message, which is not repeated: it may quote addresses, and secrets in them."""
+    if isinstance(error, IsADirectoryError):
+        return "open_table, which takes folders"
     known = isinstance(error, FileNotFoundError) or getattr(error, "errno", None)
     return None if known else "the storage's own message: __cause__, or --debug"
