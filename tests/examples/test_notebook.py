@@ -35,8 +35,8 @@ def test_the_notebook_runs(cells: list[dict[str, Any]], tmp_path: Path, monkeypa
             shown.append(eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), names))  # noqa: S307
     files, found, stats, table, answers, named, refused = shown
     assert files == 4
-    assert found == [{"email": "person4711@example.com", "country": "PL"}]
-    assert (stats.row_groups, stats.decoded) == (4, 1)
+    assert found == [{"email": "person4711@example.com", "country": "FR"}]
+    assert (stats.row_groups, stats.pruned_by_filter, stats.decoded) == (4, 3, 1)
     assert "<td>column key</td>" in table._repr_html_()
     assert answers == [[bs.Verdict.MAYBE_PRESENT, bs.Verdict.ABSENT]]
     assert named[0] == 1_000
