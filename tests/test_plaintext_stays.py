@@ -96,6 +96,11 @@ def _sealed_later(policy: Any, folder: Path) -> None:
     rotate(folder, Seal(policy, bloom_filters=FILTERS, output=str(folder.parent / "sealed")))
 
 
+def _erased(policy: Any, folder: Path) -> None:
+    report = bs.open_table(folder, decryption=policy).erase([("name", "==", ROWS["name"][1].as_py())])
+    assert report.rows == 600
+
+
 def _read(policy: Any, folder: Path) -> None:
     assert bs.read_table(folder, filters=[("name", "in", [ROWS["name"][1].as_py()])], decryption=policy).num_rows == 600
     assert bs.open_table(folder, decryption=policy).scan().read_all().num_rows == len(ROWS)
@@ -120,6 +125,7 @@ VERBS: dict[str, tuple[Callable[[Any, Path], None], str | None]] = {
     "rekey": (_rekeyed, "sealed"),
     "rewrap": (_rewrapped, "sealed"),
     "seal": (_sealed_later, "plain"),
+    "erase": (_erased, "sealed"),
     "read": (_read, "sealed"),
     "bloomseal write": (_command, "csv"),
 }

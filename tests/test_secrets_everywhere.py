@@ -129,6 +129,7 @@ VERBS: dict[str, Callable[[Bench], Any]] = {
     "rewrap, a file": lambda b: (b.ring.rotate("pii"), bs.rewrap(b.file, decryption=b.policy))[1],
     "unseal": lambda b: rotate(b.root, Unseal(b.policy, output=str(b.folder / "clear"))),
     "seal": lambda b: (bs.write_table(ROWS, b.root / "c.parquet"), rotate(b.root, Seal(b.policy)))[1],
+    "erase": lambda b: bs.open_table(b.root, decryption=b.policy).erase([("ssn", "==", "003-45-6789")]),
     "audit": _audit,
     "may_destroy": lambda b: may_destroy("pii", "1", b.root, keys=b.policy.keys, policy=b.policy),
     "keyring": lambda b: (b.ring.create("more"), b.ring.rotate("footer"), b.ring.disable("more"), b.ring.list()),

@@ -335,11 +335,15 @@ def test_a_file_that_took_anothers_place_meanwhile_stays_as_it_is(root: Path, mo
             bs.write_table(_rows(4), root / "t" / "2.parquet", encryption=_policy(root), row_group_size=100)
         return found
 
-    monkeypatch.setattr(Erase, "plan", exchanged)
-    report = _erase(root)
+    with monkeypatch.context() as patched:
+        patched.setattr(Erase, "plan", exchanged)
+        report = _erase(root)
     assert report.counts == {"erased": 2, "changed by someone else": 1}
     with bs.open_file(root / "t" / "2.parquet", decryption=_policy(root)) as file:
         assert file.num_rows == _ROWS
+    again = _erase(root)
+    assert (again.ok, again.resumed, again.rows) == (True, True, 3)
+    assert _open(root).read(filters=WHERE).num_rows == 0
 
 
 def test_no_value_stands_in_journal_report_or_evidence(root: Path) -> None:

@@ -363,3 +363,21 @@ def test_names_of_files_that_are_no_text_are_told_with_escapes(spark: SparkSessi
     rows = [("caf\udce9.parquet", 1, ["\udce9", "é"], None), ("é", None, [], "why")]
     found = as_frame(spark, rows, "file string, size bigint, left array<string>, failure string").collect()
     assert [tuple(row) for row in found] == [("caf\\udce9.parquet", 1, ["\\udce9", "é"], None), ("é", None, [], "why")]
+
+
+def test_erase_takes_rows_out_of_the_files_that_hold_them(
+    spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path
+) -> None:
+    policy = table_policy(own_ring, aad_prefix="{table}/{path}/")
+    files = fill(tmp_path / "t", policy.at(tmp_path / "t"))
+    where, journal = [("ssn", "in", ["000000003", "000001204"])], tmp_path / "erase.jsonl"
+    planned = bss.erase(spark, tmp_path / "t", where, policy=policy, journal=journal, dry_run=True).collect()
+    assert [(row.file, row.status, row.rows) for row in planned if row.file] == [
+        (files[0], "to be erased", 1), (files[2], "to be erased", 1)]  # fmt: skip
+    done = bss.erase(spark, tmp_path / "t", where, policy=policy, journal=journal).collect()
+    assert [(row.file, row.status, row.failure) for row in done if row.file] == [
+        (files[0], "erased", None), (files[2], "erased", None)]  # fmt: skip
+    assert [row.status for row in done if row.file is None] == ["still held"]
+    table = bs.open_table(tmp_path / "t", decryption=policy.at(tmp_path / "t"))
+    assert table.read(filters=where).num_rows == 0
+    assert table.num_rows == FILES * ROWS - 2

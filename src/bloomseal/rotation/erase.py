@@ -27,13 +27,13 @@ from ..table.changes import ErasureOptions
 from ..table.open import open_whole
 from ..table.row_numbers import row_numbers
 from .delta import DeltaChange
-from .erasure import Chosen, Erase, ErasureOutcome, tidy_material
+from .erasure import Chosen, Erase, tidy_material
 from .files import DataFile, mark_of, sized
 from .indexes import CarriedOver
 from .job import Progress
 from .journal import Journal, default_journal
 from .local import asked, digest_of, ready
-from .outcome import FilePlan, RotationReport, Status
+from .outcome import FileOutcome, RotationReport, Status
 from .run import Run
 from .settings import Decryption
 
@@ -61,7 +61,7 @@ class ErasureReport(RotationReport):
     @property
     def rows(self) -> int:
         """Rows that are gone, or are to go."""
-        return sum(one.rows for one in self.files if isinstance(one, ErasureOutcome) and one.status.settled)
+        return sum(one.rows for one in self.files if one.status.settled)
 
     def to_dict(self) -> dict[str, Any]:
         own = {"dry_run": self.dry_run, "rows": self.rows, "remaining": self.remaining}
@@ -97,10 +97,14 @@ def erase(
     for one in tables:
         job.chosen.update(one.chosen(where, progress))
     files = [one.file for one in job.chosen.values()]
-    plans = [_planned(job, file) for file in files]
+    # What can't be done is said before any file is touched.
+    why = {file.name: job.plan(file).why for file in files}
     if options.get("dry_run"):
-        due = [ErasureOutcome(one.path, Status.DUE, one.why, old_size=one.size, rows=_rows(job, one)) for one in plans]
-        return ErasureReport(job.operation, "", files=[*due], dry_run=True, remaining=_remaining(tables, bool(due)))
+        due = [
+            FileOutcome(one.name, Status.DUE, why[one.name], old_size=one.size, rows=job.chosen[one.name].rows)
+            for one in files
+        ]
+        return ErasureReport(job.operation, "", files=due, dry_run=True, remaining=_remaining(tables, bool(due)))
     places = [os.fspath(place) for table in tables for place in table.places]
     return _run(job, places, tables, files, options)
 
@@ -116,8 +120,9 @@ def _run(
         earlier = [name for name in log.stamps if name not in job.chosen]
         resumed = bool(log.stamps)
         for file in files:
-            mark = mark_of(file.ref)
-            log.begin(file.name, mark, sync=False, stamp=job.chosen[file.name].stamp)
+            one = job.chosen[file.name]
+            mark = one.matched.mark or mark_of(file.ref)
+            log.begin(file.name, mark, sync=False, stamp=one.stamp)
             log.begun[file.name] = list(mark or ())
         log.flush()
         # A file that is gone may have left a temporary one in its folder.
@@ -131,7 +136,7 @@ def _run(
             run.touched |= bool(earlier)
             run.end()
     report = ErasureReport(**{**vars(run.report), "resumed": resumed})
-    report.remaining = _remaining(tables, any(one.rows for one in report.files if isinstance(one, ErasureOutcome)))
+    report.remaining = _remaining(tables, report.rows > 0)
     report.seconds = round(time.monotonic() - began, 3)
     report.kms = asked(job).to_dict() if job.tools() else {}
     return report
@@ -146,7 +151,7 @@ def _need_same_rows(job: Erase, log: Journal, known: dict[str, tuple[DataFile, _
     for name, mark in log.begun.items():
         if name not in known or list(mark_of(known[name][0].ref) or ()) != mark:
             continue  # done just before the interruption; or somebody else's file, which is looked at like all others
-        if name not in job.chosen or job.chosen[name].stamp != log.stamps.get(name):
+        if (stamp := log.stamps.get(name)) and (name not in job.chosen or job.chosen[name].stamp != stamp):
             raise UsageError(
                 "an erasure of other rows was interrupted here, and is not finished",
                 file=str(log.path),
@@ -154,24 +159,14 @@ def _need_same_rows(job: Erase, log: Journal, known: dict[str, tuple[DataFile, _
             )
 
 
-def _finished(name: str, log: Journal, found: tuple[DataFile, _Table] | None) -> ErasureOutcome:
+def _finished(name: str, log: Journal, found: tuple[DataFile, _Table] | None) -> FileOutcome:
     """A file that the interrupted run has done, perhaps without having booked it."""
     if found is not None:
         tidy_material(found[0].ref, found[1].decryption)
     if name in log.begun:
         log.settle(name, Status.ERASED, None, log.stamps[name])
     rows = int(log.stamps[name].get("rows", 0))
-    return ErasureOutcome(name, Status.DONE_BEFORE, "done before the interruption", rows=rows)
-
-
-def _planned(job: Erase, file: DataFile) -> FilePlan:
-    """What is to be done with a file. What can't be done is said before any file is touched."""
-    file.check()
-    return job.plan(file)
-
-
-def _rows(job: Erase, plan: FilePlan) -> int:
-    return job.chosen[plan.path].rows
+    return FileOutcome(name, Status.DONE_BEFORE, "done before the interruption", rows=rows)
 
 
 def _of_copy(decryption: Decryption | None, place: str | os.PathLike[str]) -> Decryption | None:
@@ -229,7 +224,7 @@ class _Table:
         """When all files are done: the log, and then the indexes, which the run before may not have got to."""
         if self._delta is not None:
             self._delta.commit()
-        for file in self.files.values() if resumed and self._delta is None else ():
+        for file in self.files.values() if resumed else ():
             self.indexes.touch(file.ref)
         if isinstance(self.decryption, TablePolicy):
             self.indexes.tell(self.decryption)

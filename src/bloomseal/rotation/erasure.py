@@ -30,34 +30,12 @@ from .job import Job, Progress
 from .jobs import converted
 from .keys import key_tools, target_of
 from .outcome import FileOutcome, FilePlan, Status
-from .settings import Decryption, by_master_key, format_for, like, new_keys_of, tools_or_none, unwraps, wraps
+from .settings import Decryption, by_master_key, format_for, like, new_keys_of, tools_or_none
 
-__all__ = ["Chosen", "Erase", "ErasureOutcome", "ErasurePlan", "tidy_material"]
+__all__ = ["Chosen", "Erase", "tidy_material"]
 
 
 _CHANGED: Final = "the file was changed by someone else meanwhile; it was left as it is"
-
-
-@dataclass
-class ErasurePlan(FilePlan):
-    """What is to be done with one file.
-
-    Attributes:
-        rows: that go.
-    """
-
-    rows: int = 0
-
-
-@dataclass
-class ErasureOutcome(FileOutcome):
-    """What was done with one file.
-
-    Attributes:
-        rows: that are gone.
-    """
-
-    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,14 +115,11 @@ class Erase(Job):
             found.need_verified("erasure")
             for leaf in found.leaves.leaves:
                 found.need_key(leaf)
-            spec = self._spec(one, found.walk)
-            calls = {} if spec is None else wraps(spec, found.leaves, file.name)
-            if spec is not None and one.decryption is not None:
-                calls |= unwraps(found.walk, decryption_for(one.decryption, file.ref))
+            self._spec(one, found.walk)
             found.forget_arrow_schema()
             need_same_types(found.walk)
         why = None if one.left else "no row is left: the file goes"
-        return ErasurePlan(file.name, self.operation, why, file.size, file.size, calls=calls, rows=one.rows)
+        return FilePlan(file.name, self.operation, why, file.size, file.size)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
         one = self._chosen[file.name]
@@ -167,7 +142,9 @@ class Erase(Job):
         one.indexes.touch(target)
         if one.delta is not None:
             one.delta.exchange(ref, target, one.left)
-        return _told(outcome, one, outcome.status)
+        # The journal gets no keys: no key was to be left.
+        outcome.keys, outcome.rows, outcome.stamp = [], one.rows, one.stamp
+        return outcome
 
     def _removed(self, one: Chosen) -> FileOutcome:
         """No row is left."""
@@ -178,7 +155,8 @@ class Erase(Job):
             one.delta.exchange(ref, None)
         elif not remove_data_file(ref if ref.root else replace(ref, root=posixpath.dirname(ref.path)), before):
             raise ChangedError(_CHANGED, file=ref.path)
-        return _told(FileOutcome(one.file.name, Status.REMOVED, old_size=one.file.size), one, Status.REMOVED)
+        size = one.file.size
+        return FileOutcome(one.file.name, Status.REMOVED, old_size=size, rows=one.rows, stamp=one.stamp)
 
     @staticmethod
     def _spec(one: Chosen, walk: Walk) -> EncryptionSpec | None:
@@ -212,12 +190,6 @@ def _need_same(one: Chosen, walk: Walk) -> None:
 
 def _filters(decryption: Decryption | None) -> Mapping[str, FilterSpec]:
     return decryption.bloom_filters() if isinstance(decryption, TablePolicy) else {}
-
-
-def _told(outcome: FileOutcome, one: Chosen, status: Status) -> ErasureOutcome:
-    """How a file came out. The journal gets no keys: no key was to be left."""
-    told = {name: value for name, value in vars(outcome).items() if name not in ("status", "keys", "stamp")}
-    return ErasureOutcome(**told, status=status, rows=one.rows, stamp=one.stamp)
 
 
 def tidy_material(ref: FileRef, decryption: Decryption | None) -> None:

@@ -120,6 +120,7 @@ class FileOutcome:
             likewise.
         old_copies: what copies of the old file still tell, so that they are to be destroyed; None: nothing that this
             operation was to hide.
+        rows: that were erased.
         error: the error as plain data.
     """
 
@@ -138,6 +139,7 @@ class FileOutcome:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     unchecked: list[dict[str, Any]] = field(default_factory=list)
     old_copies: str | None = None
+    rows: int = 0
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -31,12 +31,14 @@ class MatchedRows(NamedTuple):
         rows: in the file.
         groups: part → numbers of its rows, ascending; parts without any are left out.
         identity: of the file that was looked at, see `SealedFile.identity`.
+        mark: likewise, of a local one: `Source.identity`.
     """
 
     number: int
     rows: int
     groups: dict[int, I64]
     identity: bytes
+    mark: tuple[int, ...] | None
 
 
 def row_numbers(table: SealedTable, filters: Any, progress: Progress | None = None) -> list[MatchedRows]:
@@ -64,7 +66,7 @@ def row_numbers(table: SealedTable, filters: Any, progress: Progress | None = No
                 if (known or not file.skips(plan, group)) and len(hits := _hits(query, fragment, group)):
                     groups[group] = hits
             if groups:
-                found.append(MatchedRows(fragment.number, file.num_rows, groups, file.identity))
+                found.append(MatchedRows(fragment.number, file.num_rows, groups, file.identity, file.source.identity))
             opener.done(fragment, len(fragment.groups))
             if progress is not None:
                 progress(places[fragment.number], len(numbers))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.footer import Footer
 from ..core.parquet.keys_at_hand import KeysAtHand
 from ..core.parquet.layout import Column, FileMeta, Group, Meta
@@ -151,7 +151,12 @@ class _Reduction(Conversion):
         left = np.ones(rows.num_rows, dtype=np.bool_)
         left[gone] = False
         rows = rows.filter(pa.array(left))
-        made = Encoder(rows.schema, self._options(group), self._walk.source.name).encode(rows)
+        try:
+            made = Encoder(rows.schema, self._options(group), self._walk.source.name).encode(rows)
+        except UsageError:
+            # pyarrow's message may hold somebody's value.
+            what = "pyarrow can't encode the rows that are left"
+            raise UnsupportedError(what, file=self._walk.source.name, row_group=group, hint=_ELSEWHERE) from None
         columns = []
         for leaf in self._leaves:
             column = Struct.parse(made.footer.chunk_raw(0, leaf.index))

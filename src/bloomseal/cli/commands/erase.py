@@ -10,7 +10,6 @@ from ...core.errors import UsageError
 from ...core.text import counted
 from ...rotation.erase import ErasureReport
 from ...rotation.erase import erase as erase_rows
-from ...rotation.erasure import ErasureOutcome
 from ..arguments.conditions import ConditionOptions
 from ..arguments.opening import OpeningOptions
 from ..arguments.options import options
@@ -74,11 +73,7 @@ def erase(condition: ConditionOptions, also: tuple[str, ...], run: RunOptions, o
 def _for_people(report: ErasureReport) -> dict[str, Any]:
     """What a run did, of its files those about which there is something to know; or what it would do."""
     shown = report.files if report.dry_run else report.problems
-    files = [{"path": one.path, "status": str(one.status), "rows": _rows(one), "why": one.why} for one in shown]
+    files = [{"path": one.path, "status": str(one.status), "rows": one.rows, "why": one.why} for one in shown]
     told = {"rows": report.rows, "still held by": report.remaining, "files": files}
     ran = {"journal": report.journal, "resumed": report.resumed, "bytes_written": report.to_dict()["bytes_written"]}
     return {**report.counts, **told, **({} if report.dry_run else {**ran, "seconds": report.seconds})}
-
-
-def _rows(one: Any) -> int | None:
-    return one.rows if isinstance(one, ErasureOutcome) else None

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ...rotation.erase import erase as erase_rows
-from ...rotation.erasure import ErasureOutcome
 from ..listing import open_filesystem
 from .common import JobOptions, TableJob, as_frame
 
@@ -54,8 +53,7 @@ def erase(
         )  # fmt: skip
     rows: list[tuple[Any, ...]] = []
     for one in report.files:
-        gone = one.rows if isinstance(one, ErasureOutcome) else None
         failure = None if one.status.settled else one.why or str(one.status)
-        rows.append((one.path, str(one.status), one.why, gone, one.old_size, one.new_size, failure))
+        rows.append((one.path, str(one.status), one.why, one.rows, one.old_size, one.new_size, failure))
     rows += [(None, "still held", told, None, None, None, None) for told in report.remaining]
     return as_frame(spark, rows, _TOLD)
