@@ -127,7 +127,7 @@ def test_what_can_not_be_opened_is_refused_or_null(spark: SparkSession, tmp_path
     policy = _policy(f"keyring://{ring.path}")
     with pytest.raises(Exception, match="disabled"):
         bss.read(spark, folder, columns=["name"], policy=policy).collect()
-    masked = bss.read(spark, folder, policy=policy, options={"missing_keys": "null"})
+    masked = bss.read(spark, folder, policy=policy, columns_without_key="null")
     first = masked.where("id = 5").collect()[0]
     assert (first["name"], first["num"]) == (None, ROWS[5][2])
     assert bs.read_table(folder / "0.orc", columns=["id"]).num_rows == len(ROWS)

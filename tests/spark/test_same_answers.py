@@ -229,8 +229,10 @@ def test_with_some_of_the_keys(spark: SparkSession, copies: Copies, count: int, 
     _compare(
         queries, expected, lambda query: bss.read(spark, copies.partly, columns=["id"], where=query.sql, table="partly")
     )
-    _compare(queries, expected, lambda query: _source(spark, copies.partly, "partly", query.sql, missing_keys="null"))
-    masked = _source(spark, copies.partly, "partly", missing_keys="null")
+    _compare(
+        queries, expected, lambda query: _source(spark, copies.partly, "partly", query.sql, columns_without_key="null")
+    )
+    masked = _source(spark, copies.partly, "partly", columns_without_key="null")
     assert masked.where("word is not null").count() == 0
     assert _rows(masked.drop("word")) == _rows(plain.drop("word"))
 

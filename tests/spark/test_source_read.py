@@ -28,7 +28,8 @@ from pyspark.sql import datasource as ds
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bloomseal.spark.source.options import Defaults
+from bloomseal.spark.source.options import Defaults, SourceOptions
+from bloomseal.spark.source.reader import infer_schema
 from bloomseal.spark.source.source import BloomsealSource
 from bloomseal.spark.source.stats import SourceStats
 
@@ -388,7 +389,7 @@ def test_the_options(tmp_path: Path, people: Path, policy: TablePolicy) -> None:
     for options, told in [
         ({"password": "x"}, "looks like a secret"),
         ({"colums": "x"}, "no option colums"),
-        ({"missing_keys": "maybe"}, "error or null"),
+        ({"columns_without_key": "maybe"}, "error or null or drop"),
         ({"max_partition_bytes": "0"}, "at least 1"),
         ({"table": "other"}, "no table 'other'"),
     ]:
@@ -461,21 +462,31 @@ def test_columns_without_a_key(tmp_path: Path, people: Path, policy: TablePolicy
     with pytest.raises(bs.KeyAccessError, match="disabled") as raised:
         read(people, policy=policy)
     assert raised.value.column == "name"
-    assert "missing_keys" in (raised.value.hint or "")
-    masked = read(people, policy=policy, missing_keys="null")
+    assert "columns_without_key" in (raised.value.hint or "")
+    masked = read(people, policy=policy, columns_without_key="null")
     assert masked.column("name").null_count == 400
     assert masked.column("id").to_pylist() == list(range(400))
-    assert read(people, ds.EqualTo(("name",), NAMES[7]), policy=policy, missing_keys="null").num_rows == 400
+    with pytest.raises(
+        bs.KeyAccessError, match="disabled"
+    ):  # to leave rows out by nulls would say that they are not there
+        read(people, ds.EqualTo(("name",), NAMES[7]), policy=policy, columns_without_key="null")
+    left = infer_schema(
+        SourceOptions.parse(
+            {"path": str(people), "columns_without_key": "drop"}, Defaults(policy=Policy({"people": policy}))
+        )
+    )
+    assert "name" not in left.names
+    assert "id" in left.names
     keys.disable("footer")
     with pytest.raises(bs.KeyAccessError, match="footer"):
-        read(people, policy=policy, missing_keys="null", schema="id bigint")
+        read(people, policy=policy, columns_without_key="null", schema="id bigint")
 
 
 def test_a_kms_that_is_away_masks_nothing(people: Path, policy: TablePolicy, keys: bs.Keyring) -> None:
     schema = "id bigint, name string"
     shutil.move(keys.path, f"{keys.path}.away")
     with pytest.raises(bs.BloomsealError, match="keyring"):
-        read(people, policy=policy, missing_keys="null", schema=schema)
+        read(people, policy=policy, columns_without_key="null", schema=schema)
 
 
 def test_nothing_heavy_is_loaded_to_be_found() -> None:

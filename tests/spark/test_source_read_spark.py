@@ -136,7 +136,7 @@ def test_columns_without_a_key(spark: SparkSession, sealed: tuple[Path, Policy])
     assert whole.schema.simpleString().endswith("place:struct<town:string,zip:bigint>,day:date>")
     with pytest.raises(Exception, match=r"KmsAccessError.*forbidden.*a b.parquet, .*column diagnosis"):
         whole.collect()
-    masked = spark.read.format("bloomseal").option("missing_keys", "null").load(str(folder))
+    masked = spark.read.format("bloomseal").option("columns_without_key", "null").load(str(folder))
     assert masked.where("diagnosis is null").count() == 2000
     assert masked.where("diagnosis = 'x'").count() == 0
     assert bss.read(spark, folder, columns=["id", "ssn"]).count() == 2000

@@ -162,12 +162,16 @@ class KeyAccessError(BloomsealError):
 
     `retryable` is True only where the same call may succeed later (the KMS did not answer). `unauthentic` is True where
     what the file holds for the key was asked for, and does not open: altered, or wrapped by somebody under another key.
+    `lacking` is True where this reader has no such key: none was given, or the KMS refuses it or has it no more.
     """
 
-    def __init__(self, what: str, *, retryable: bool = False, unauthentic: bool = False, **rest: Any) -> None:
+    def __init__(
+        self, what: str, *, retryable: bool = False, unauthentic: bool = False, lacking: bool = False, **rest: Any
+    ) -> None:
         super().__init__(what, **rest)
         self.retryable = retryable
         self.unauthentic = unauthentic
+        self.lacking = lacking
 
 
 class PolicyError(BloomsealError):

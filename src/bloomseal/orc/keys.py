@@ -272,7 +272,7 @@ class LocalKeys:
 
     def _ask(self, variant: Variant, encrypted: bytes) -> SecretKey:
         if self._calls is None:
-            raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
+            raise KeyAccessError("no keys were given", column=variant.root.name, lacking=True, hint=Hint.KEYS)
         if variant.key.algorithm is None:
             raise UnsupportedError("the encryption algorithm is not known", column=variant.root.name)
         return self._calls.open(encrypted, variant.key.name, variant.key.version)

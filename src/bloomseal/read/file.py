@@ -7,7 +7,7 @@ indexes, audits, rotations and Spark ask these questions, and never which format
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.errors import Hint, UnsupportedError, UsageError
+from ..core.errors import BloomsealError, Hint, KeyAccessError, UnsupportedError, UsageError
 from ..core.parquet.walk import Protection
 from ..core.sbbf.probe import several
 from ..core.spelling import named_columns
@@ -28,6 +28,7 @@ from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
 from .plan import INT96_UNITS, ReadStats
+from .without_key import WithoutKey, checked_without_key, without_lost
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -191,6 +192,30 @@ class SealedFile(ABC, ShownInNotebooks):
             PolicyError, IntegrityError, FormatError: it does not open, or is not to be believed.
         """
 
+    def without_key(self, leaves: Iterable[Leaf]) -> frozenset[int]:
+        """Those of these leaves to whose key this reader has no access.
+
+        Raises:
+            KeyAccessError: nobody can tell: a KMS that is away is no refusal, nor is a key that does not authenticate.
+                That a column is damaged is said by whoever reads it.
+        """
+        found = set()
+        for leaf in leaves:
+            try:
+                self.need_key(leaf)
+            except KeyAccessError as error:
+                if not error.lacking:
+                    raise
+                found.add(leaf.index)
+            except BloomsealError:
+                continue
+        return frozenset(found)
+
+    def lost(self, columns: Sequence[str]) -> frozenset[str]:
+        """The top-level columns of which a part, of those asked for, is `without_key`."""
+        leaves = [leaf for name in columns for leaf in self.leaves.below(name)]
+        return frozenset(self.leaves.leaves[index].path[0] for index in self.without_key(leaves))
+
     @abstractmethod
     def has_filter(self, leaf: Leaf, part: int) -> bool:
         """Whether a part has filters of the column that may rule it out: of an encrypted column sealed ones.
@@ -286,7 +311,14 @@ class SealedFile(ABC, ShownInNotebooks):
         for part in range(self.num_parts):
             yield from self.pieces(plan, part, GATHERED)
 
-    def read(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> pa.Table:
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        *,
+        int96_unit: str = "ns",
+        columns_without_key: WithoutKey = "error",
+    ) -> pa.Table:
         """Read rows.
 
         Row groups are ruled out by statistics, then by filters; of the others the predicate's columns are opened first,
@@ -301,6 +333,9 @@ class SealedFile(ABC, ShownInNotebooks):
                 chooses rows.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
+            columns_without_key: ``error`` refuses a column to whose key this reader has no access, ``null`` gives
+                nulls for it, ``drop`` leaves it out. `filters` need the keys of their columns. A KMS that can't be
+                reached, or a key or a column that does not authenticate, is an error whatever this says.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
@@ -308,10 +343,21 @@ class SealedFile(ABC, ShownInNotebooks):
             UnsupportedError: INT96 moments that `int96_unit` can't hold.
             FormatError, IntegrityError, PolicyError: the file is broken, altered, or not as expected.
         """
-        plan = self.plan(columns, filters, int96_unit=int96_unit)
+        plan = whole = self.plan(columns, filters, int96_unit=int96_unit)
+        names = self.leaves.top_level if columns is None else named_columns(columns)
+        lost = self.lost(names) if checked_without_key(columns_without_key) != "error" else frozenset()
+        if lost:
+            asked = plan.predicate.leaves if plan.predicate else ()
+            for leaf in asked:
+                self.need_key(leaf)
+            left = [name for name in names if self.leaves.below(name)[0].path[0] not in lost]
+            if not (left := left or [leaf.name for leaf in asked][:1]):
+                rows = pa.table({"": pa.nulls(self.num_rows)})
+                return without_lost(rows, whole.empty.schema, lost, columns_without_key)
+            plan = self.plan(left, filters, int96_unit=int96_unit)
         result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])
         self.stats = plan.stats
-        return result
+        return without_lost(result, whole.empty.schema, lost, columns_without_key) if lost else result
 
     @abstractmethod
     def verify(self, *, filters: bool = False) -> VerifyReport:

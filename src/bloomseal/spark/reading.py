@@ -29,6 +29,7 @@ def read(
     options: Mapping[str, str] | None = None,
     use_index: str = "auto",
     trust: str = "auto",
+    columns_without_key: str = "error",
 ) -> DataFrame:
     """A table through ``format("bloomseal")``, of which only the columns of `columns` and `where` are ever opened.
 
@@ -41,11 +42,14 @@ def read(
         where: SQL text, or a Column made with ``functions.col``; rows for which it does not hold are left out.
         keys: one column and the keys to look for in it, as many as you like; see `semi_join`.
         policy, table: whose keys; default: the policy that `enable` was given.
-        options: of the data source, such as ``{"missing_keys": "null"}``.
+        options: of the data source, such as ``{"timezone": "UTC"}``.
         use_index: ``auto``: the table's sealed indexes are asked for `where` and `keys`, by the driver, each time that
             the frame is computed; files that they rule out are not opened. ``never``. ``require``: refuse what an index
             does not answer for every file.
         trust: as in `bloomseal.open_table`.
+        columns_without_key: ``error``; ``null``: a column to whose key an executor has no access is null; ``drop``: one
+            to whose key the driver has none, for its first file, is left out, and else it is null. `where` needs the
+            keys of its columns; a condition on the frame that is made here is Spark's, to which nulls are nulls.
 
     Raises:
         UsageError: no such path or column, an unknown option, several columns in `keys`, ``input_file_name()`` in
@@ -54,7 +58,7 @@ def read(
         KeyAccessError: the first file's footer key can't be used here, on the driver.
         PySparkException: what Spark says of a `where` that it does not understand.
     """
-    request = Request(spark, path, policy, table, with_indexes(options, use_index, trust))
+    request = Request(spark, path, policy, table, with_indexes(options, use_index, trust, columns_without_key))
     if keys is not None:
         from .semijoin.join import with_keys
 

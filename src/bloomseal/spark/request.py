@@ -39,10 +39,12 @@ PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def with_indexes(options: Mapping[str, str] | None, use_index: str, trust: str) -> dict[str, str]:
-    """Options of the data source, and what was said of indexes beside them."""
-    said = {"use_index": use_index, "trust": trust}
-    return {**{name: word for name, word in said.items() if word != "auto"}, **(options or {})}
+def with_indexes(
+    options: Mapping[str, str] | None, use_index: str, trust: str, columns_without_key: str = "error"
+) -> dict[str, str]:
+    """Options of the data source, and what was said of indexes and keys beside them."""
+    said = {"use_index": use_index, "trust": trust, "columns_without_key": columns_without_key}
+    return {**{name: word for name, word in said.items() if word not in ("auto", "error")}, **(options or {})}
 
 
 class Request:

@@ -13,6 +13,7 @@ from ..core.errors import BloomsealWarning, UsageError
 from ..core.parquet.expectation import Expectation
 from ..core.spelling import nearest
 from ..read.open import open_file
+from ..read.without_key import WithoutKey, checked_without_key
 from ..specs import PolicyArguments, iceberg_unwrap, resolve_policy
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.places import FilePlace
@@ -42,6 +43,7 @@ class OpenTableOptions(PolicyArguments, total=False):
     follow_links: bool
     use_index: Literal["never", "auto", "require"]
     trust: Literal["auto", "time", "identity"]
+    columns_without_key: WithoutKey
 
 
 def open_table(
@@ -55,6 +57,7 @@ def open_table(
     follow_links: bool = False,
     use_index: Literal["never", "auto", "require"] = "auto",
     trust: Literal["auto", "time", "identity"] = "auto",
+    columns_without_key: WithoutKey = "error",
     **policy: Unpack[PolicyArguments],
 ) -> SealedTable:
     """Open a table: list its files, and nothing more.
@@ -75,6 +78,8 @@ def open_table(
         trust: by which an index knows files again: ``auto`` by inode, size and times on this machine, by tags in
             stores whose client tells them, by names where a table's log keeps them; ``time`` in stores also by size and
             time; ``identity`` opens every covered file's footer, and authenticates it.
+        columns_without_key: for all reads of the table, see `SealedFile.read`. A file whose key of a column is at hand
+            gives its values beside the nulls of others; ``drop`` leaves out a column that is null so in any file.
         policy: ``policy=`` and ``table=``, see `bloomseal.specs.PolicyArguments`.
 
     Raises:
@@ -108,7 +113,9 @@ def open_table(
     if not known.stored:
         for name in known.values:
             Expectation.of_table(opening).outside(name)
-    parts = TableParts(found.files, known, found.snapshot, opening, follow_links, (path, filesystem))
+    without = checked_without_key(columns_without_key)
+    place = path, filesystem
+    parts = TableParts(found.files, known, found.snapshot, opening, follow_links, place, without)
     return SealedTable(parts, use_index, trust)
 
 
@@ -178,6 +185,7 @@ def read_table(
     filesystem: FileSystem | None = None,
     threads: int | None = None,
     int96_unit: str = "ns",
+    columns_without_key: WithoutKey = "error",
     **policy: Unpack[PolicyArguments],
 ) -> pa.Table:
     """Read rows of one file, or of a table: `open_table(path).read(columns, filters)`.
@@ -187,7 +195,8 @@ def read_table(
     Args:
         path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as
             for `open_table`.
-        columns, filters, int96_unit: as for `SealedFile.read`; also of the columns that stand in folders' names.
+        columns, filters, int96_unit, columns_without_key: as for `SealedFile.read`; also of the columns that stand in
+            folders' names.
         decryption, version, policy: as for `open_table`.
         threads: files read at the same time; None: one per processor.
 
@@ -204,6 +213,13 @@ def read_table(
     workers(threads)
     if version is None and is_one_file(path, filesystem):
         with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:
-            return file.read(columns, filters, int96_unit=int96_unit)
-    table = open_table(path, decryption=decryption, version=version, filesystem=filesystem, **policy)
+            return file.read(columns, filters, int96_unit=int96_unit, columns_without_key=columns_without_key)
+    table = open_table(
+        path,
+        decryption=decryption,
+        version=version,
+        filesystem=filesystem,
+        columns_without_key=columns_without_key,
+        **policy,
+    )
     return table.read(columns, filters, threads=threads, int96_unit=int96_unit)

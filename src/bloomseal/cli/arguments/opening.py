@@ -19,6 +19,7 @@ from .options import option, policy_option
 if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
+    from ...read.without_key import WithoutKey
     from ...table.sealed import SealedTable
 
 __all__ = ["WITHOUT_POLICY", "OpeningOptions", "PolicyOptions", "TableOptions"]
@@ -173,11 +174,16 @@ class TableOptions:
             return None
         return open_file(paths[0], decryption=self.opening.decryption(paths))
 
-    def table(self, paths: Sequence[str]) -> SealedTable:
+    def table(self, paths: Sequence[str], columns_without_key: WithoutKey = "error") -> SealedTable:
         """All files that these lead to, as one table."""
         from ...table.open import open_table
 
         decryption = self.opening.decryption(paths)
         return open_table(
-            list(paths), decryption=decryption, version=self.version, use_index=self.use_index, trust=self.trust
+            list(paths),
+            decryption=decryption,
+            version=self.version,
+            use_index=self.use_index,
+            trust=self.trust,
+            columns_without_key=columns_without_key,
         )

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import pyarrow as pa
@@ -43,6 +43,12 @@ class _Chosen:
         default="ns",
         help="Read INT96 timestamps in this unit; us holds 9999-12-31 (default: ns).",
     )
+    columns_without_key: Literal["error", "null", "drop"] = option(
+        "--columns-without-key",
+        type=click.Choice(["error", "null", "drop"]),
+        default="error",
+        help="What becomes of columns whose key you may not use (default: error). --where needs the keys of its columns.",
+    )
     source: TableOptions = field(default_factory=TableOptions)
 
     @contextlib.contextmanager
@@ -55,7 +61,8 @@ class _Chosen:
             names: columns; none: one of those that the condition is about.
         """
         listed = self.condition.listed()
-        if (file := self.source.one_file(files)) is not None:
+        strict = self.columns_without_key == "error"
+        if strict and (file := self.source.one_file(files)) is not None:
             with file:
                 try:
                     condition = self.condition.condition(file.leaves, listed)
@@ -64,7 +71,7 @@ class _Chosen:
                     raise error.at(file=files[0]) from None
                 yield plan.empty.schema, _batches(file, plan, tell), plan.stats
             return
-        opened = self.source.table(files)
+        opened = self.source.table(files, self.columns_without_key)
         condition = self.condition.condition(opened.leaves, listed) if self.condition.said else None
         with opened.scan(_or_one(names, condition), condition, int96_unit=self.int96_unit, progress=tell) as reader:
             yield reader.schema, iter(reader), opened.stats

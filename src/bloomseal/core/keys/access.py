@@ -90,6 +90,7 @@ class KmsAccessError(KeyAccessError):
             f"{what}: {detail}" if detail else what,
             retryable=problem in (Problem.UNREACHABLE, Problem.THROTTLED),
             unauthentic=rest.pop("unauthentic", problem is Problem.INVALID),
+            lacking=problem in (Problem.DENIED, Problem.DISABLED, Problem.DESTROYED, Problem.UNKNOWN),
             hint=rest.pop("hint", _HINT[problem]),
             **rest,
         )

@@ -73,6 +73,7 @@ class ExplicitKeys:
             if placed is None
             else f"the file names another key for {whose} than the one that was given",
             column=column,
+            lacking=placed is None,
             hint=Hint.FOOTER_KEY if column is None else Hint.COLUMN_KEY,
         )
 

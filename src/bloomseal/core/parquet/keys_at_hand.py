@@ -96,7 +96,7 @@ class KeysAtHand:
 
     def _resolve(self, key_metadata: bytes, column: str | None) -> ModuleCipher:
         if self._retriever is None or self.crypto is None:
-            raise KeyAccessError("no keys were given", column=column, hint=Hint.KEYS)
+            raise KeyAccessError("no keys were given", column=column, lacking=True, hint=Hint.KEYS)
         failure: BloomsealError
         try:
             key = self._retriever.retrieve_key(key_metadata, column)

@@ -68,7 +68,7 @@ class ColumnLayout:
             names[column] = lacking[column] if chosen else None
             wanted += chosen
         wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
-        return cls(names, bind(conditions, stored, lacking, file.leaves, masked), wanted)
+        return cls(names, bind(conditions, stored, lacking, file.leaves), wanted)
 
     @property
     def columns(self) -> list[str] | None:

@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 from urllib.parse import unquote
 
 from ...core.cached import cached_property
@@ -15,6 +15,7 @@ from ...core.errors import PolicyError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy, table_policy
+from ...read.without_key import WithoutKey
 from ..given import kms_uri, refuse_secrets
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of
@@ -44,11 +45,11 @@ _FLAGS: Final = (
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _KNOWN: Final = (
     "aad_prefix",
+    "columns_without_key",
     "conditions",
     "encrypted_columns",
     "kms",
     "max_partition_bytes",
-    "missing_keys",
     "partition_by",
     "path",
     "paths",
@@ -61,7 +62,7 @@ _KNOWN: Final = (
     "use_index",
 )
 _WORDS: Final = {
-    "missing_keys": ("error", "null"),
+    "columns_without_key": get_args(WithoutKey),
     "trust": ("auto", "time", "identity"),
     "use_index": ("auto", "never", "require"),
 }
@@ -110,7 +111,7 @@ class SourceOptions:
         aad_prefix: the prefix that all files were written with; the policy's where this is None.
         encrypted_columns: columns that must be encrypted, beside the policy's.
         allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
-        missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
+        columns_without_key: as in `bloomseal.open_table`. What is dropped, the driver says, by its own keys.
         max_partition_bytes: how much one task reads.
         infer_partition_types: take types of partition columns from their values; False: they are texts.
         merge_schema: take the columns of all files, and not the first one's.
@@ -132,7 +133,7 @@ class SourceOptions:
     encrypted_columns: tuple[str, ...] = ()
     allow_plaintext: bool = False
     allow_unverified_footer: bool = False
-    missing_keys: str = "error"
+    columns_without_key: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
     infer_partition_types: bool = True
     merge_schema: bool = False

@@ -163,7 +163,6 @@ def bind(
     wanted: Mapping[str, st.DataType],
     names: Mapping[str, str | None],
     schema: Schema,
-    masked: frozenset[int],
 ) -> AllOf | Exclusion | None:
     """Conditions, in the types in which Spark reads the columns, as a condition on a file's own types; None where
     nothing is left of them, an exclusion where no row of the file can be kept.
@@ -172,7 +171,6 @@ def bind(
         wanted: the columns that are read from files, and their types.
         names: those columns → their names in this file; None where it has none.
         schema: the file's.
-        masked: leaves that are null for this reader. What is asked of them is left to Spark.
     """
     parts: list[Compare] = []
     for condition in asked:
@@ -184,7 +182,7 @@ def bind(
                 return lacking
             continue
         leaf = _leaf(schema.leaves, (name, *inner))
-        if leaf is None or leaf.repeated or leaf.index in masked:
+        if leaf is None or leaf.repeated:
             continue
         kind = _inner_type(wanted[top], inner)
         for part in _translated(condition, kind, leaf) if kind is not None else ():

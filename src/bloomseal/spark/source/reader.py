@@ -173,7 +173,10 @@ def _schemas(settings: SourceOptions, files: Sequence[TableFile]) -> list[st.Str
         try:
             with settings.open(one) as file:
                 file.need_verified("read")
-                return spark_schema(file)
+                found = spark_schema(file)
+                drop = settings.columns_without_key == "drop"
+                lost = file.lost(file.leaves.top_level) if drop else ()
+                return st.StructType([field for field in found.fields if field.name not in lost])
         except BloomsealError as error:
             raise error.at(file=one.name) from None
 

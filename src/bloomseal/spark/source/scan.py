@@ -14,7 +14,6 @@ from pyspark.sql import types as st
 from ...core.cached import cached_property
 from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...core.exclusion import Exclusion, by_index
-from ...core.keys.access import KmsAccessError, Problem
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile, need_parquet
 from ...read.predicate.condition import Compare
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Piece", "Scan"]
 
-_REFUSED: Final = (Problem.DENIED, Problem.DISABLED, Problem.DESTROYED, Problem.UNKNOWN)
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_ROWS: Final = (1024, 65_536)
 
@@ -117,8 +115,9 @@ class Scan:
             with self.settings.open(piece) as file:
                 yield from _FileTask(self, file, piece, stats).batches()
         except BloomsealError as error:
-            if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
-                error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
+            if isinstance(error, KeyAccessError) and error.column and error.lacking:
+                how = 'read without the column, or with columns_without_key="null"'
+                error.hint = f"{error.hint}; or {how}" if error.hint else how
             raise error.at(file=piece.name) from None
 
     def converted(
@@ -215,7 +214,7 @@ class _FileTask:
             stats.files += 1
         # Before anything is left out by what the footer says: a column that it lacks, for instance.
         file.need_verified("read")
-        layout = scan.layout(file, self._masked() if scan.settings.missing_keys == "null" else frozenset())
+        layout = scan.layout(file, self._masked())
         file.forget_arrow_schema()
         parts = self._parts()
         stats.row_groups += sum(map(file.row_groups_in_part, parts))
@@ -301,20 +300,21 @@ class _FileTask:
         return table if rows is None else table.take(pa.array(rows))
 
     def _masked(self) -> frozenset[int]:
-        """Leaves whose key is refused to us. That the KMS is away is no refusal; that a file is damaged is said by
-        whoever reads it.
+        """Leaves that are null for lack of their key.
+
+        Raises:
+            KeyAccessError: one that the rows are chosen by.
         """
-        found = set()
-        for leaf in self._file.leaves.leaves:
-            try:
-                self._file.need_key(leaf)
-            except KeyAccessError as error:
-                if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
-                    raise
-                found.add(leaf.index)
-            except BloomsealError:
-                continue
-        return frozenset(found)
+        file, scan = self._file, self._scan
+        if scan.settings.columns_without_key == "error":
+            return frozenset()
+        masked = file.without_key(file.leaves.leaves)
+        asked = [one.column for one in scan.conditions] + ([] if scan.search is None else [scan.search.column])
+        for index in masked:
+            leaf = file.leaves.leaves[index]
+            if leaf.name.lower() in map(str.lower, asked):
+                file.need_key(leaf)
+        return masked
 
     def _parts(self) -> list[int]:
         """The file's parts that are of this piece: those whose middle lies in it, counted in bytes."""

@@ -40,6 +40,7 @@ class TableParts:
         decryption: how each file is opened.
         follow_links: files may lie outside the folders that led to them.
         place: what led to the files, and on which file system; None: nobody tells.
+        without_key: what becomes of columns without a key, see `SealedFile.read`.
         named: likenesses of files that `need_names` let pass.
     """
 
@@ -49,6 +50,7 @@ class TableParts:
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
     place: tuple[Places, FileSystem | None] | None = field(default=None, compare=False, repr=False)
+    without_key: str = "error"
     named: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @property

@@ -42,11 +42,13 @@ class Shape(NamedTuple):
         schema: those asked for.
         filtered: those that the predicate is about, with their types.
         leaves: all columns of the file.
+        lost: those of `schema` that are not read for lack of their key.
     """
 
     schema: pa.Schema
     filtered: Mapping[str, ColumnType]
     leaves: Schema
+    lost: frozenset[str] = frozenset()
 
 
 class Learnt(NamedTuple):
@@ -84,13 +86,14 @@ class Fragment:
         self._query, self.number = query, number
         if query.parts.snapshot is not None and not query.parts.partitions.stored:
             self._refuse_overruled(query.parts.partitions.values)
-        like = query.likeness(number, self.file)
+        like, lost = query.likeness(number, self.file), self._lost(query)
+        like = (like, lost) if like is not None and lost else like
         if like is not None and (known := query.learnt.get(like)) is not None:
             self.left, self.shape = known.left, known.shape
             assert isinstance(self.file, ParquetFile)  # noqa: S101  # only of these there is a likeness
             self.plan: ReadPlan = self.file.plan_as(known.asked)
         else:
-            self._learn(query, number)
+            self._learn(query, number, lost)
             if like is not None:
                 query.learn(like, Learnt(self.left, self.shape, self.plan.asked))
         if query.parts.snapshot is None:
@@ -98,7 +101,22 @@ class Fragment:
                 self._need_equal(name)
         self.groups = self._groups(query.kept.get(number))
 
-    def _learn(self, query: Query, number: int) -> None:
+    def _lost(self, query: Query) -> frozenset[str]:
+        """The columns that are asked for and not read for lack of their key.
+
+        Raises:
+            KeyAccessError: the condition is about such a column.
+        """
+        if query.parts.without_key == "error":
+            return frozenset()
+        schema = self.file.leaves
+        asked = schema.top_level if query.columns is None else query.columns
+        for name in filter(schema.has, query.condition.columns):
+            for leaf in schema.below(name):
+                self.file.need_key(leaf)
+        return self.file.lost([name for name in asked if schema.has(name)])
+
+    def _learn(self, query: Query, number: int, lost: frozenset[str]) -> None:
         """What is asked of a file with these columns."""
         query.parts.need_names(self.file)
         schema = self.file.leaves
@@ -117,17 +135,19 @@ class Fragment:
         decided = lambda name: not (query.parts.files_count and schema.has(name))  # noqa: E731
         self.left = query.condition.left(number, self.file, decided)
         filters, again = (None, False) if isinstance(self.left, Exclusion) else self.left
-        counted = names or self._least(schema, filters)
+        left = [name for name in names if schema.below(name)[0].path[0] not in lost] if lost else names
+        counted = left or self._least(schema, filters)
         if again:
             # Its rows are asked in the table's schema, once they are read.
             counted = list(dict.fromkeys([*counted, *filter(schema.has, query.condition.schema.names)]))
         self.plan = self.file.plan(counted or None, filters, int96_unit=query.int96_unit)
         filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
-        found = self.plan.empty.schema
+        whole = self.file.plan(names, int96_unit=query.int96_unit) if lost else self.plan
+        found = whole.empty.schema
         if len(tops) < len(found):
             found = pa.schema([field for field in found if field.name in tops], found.metadata)
-        self.shape = Shape(found, filtered, schema)
+        self.shape = Shape(found, filtered, schema, lost)
 
     def _need_equal(self, name: str) -> None:
         """Refuse a file whose own values of a column, which count, are others than its folder's name gives: who asks
@@ -193,7 +213,7 @@ class Fragment:
     @property
     def _only_counted(self) -> bool:
         """Whether nothing of the file is asked for but the number of its rows."""
-        return not self.shape.schema.names and self.left == Rest(None, False)
+        return self.shape.lost.issuperset(self.shape.schema.names) and self.left == Rest(None, False)
 
     def _counted(self, group: int) -> pa.Table:
         rows = self.file.rows_in_part(group)
@@ -320,7 +340,9 @@ class Query:
         if lacking and not self.parts.logged:
             raise no_such_column(min(lacking), self._names())
         order = list(fields) if self.columns is None else [self._top(name, fields, known) for name in self.columns]
-        chosen = [fields[name] if name in fields else pa.field(name, known[name]) for name in dict.fromkeys(order)]
+        gone = {name for shape in shapes for name in shape.lost} if self.parts.without_key == "drop" else set()
+        order = [name for name in dict.fromkeys(order) if name not in gone]
+        chosen = [fields[name] if name in fields else pa.field(name, known[name]) for name in order]
         return found if chosen == list(found) else pa.schema(chosen, found.metadata)
 
     def in_schema(self, number: int, rows: pa.Table, schema: pa.Schema) -> pa.Table:
