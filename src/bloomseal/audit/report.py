@@ -231,7 +231,9 @@ def judged(
     )
     unseen, hidden = _unseen(facts), []
     if dead := sum(one.kind is FileKind.DEAD for one in places.outside):
-        hidden.append(f"the keys of Parquet files in a table's folder that no live version names ({dead} files)")
+        hidden.append(
+            f"the keys of Parquet files in a table's folder that no live version names ({counted(dead, 'file')})"
+        )
     if policies.dated and not with_keys:
         hidden.append("the ages of master keys, which the policy limits and only their KMS tells")
     hidden += places.untold
@@ -276,15 +278,17 @@ def _unseen(facts: Facts) -> list[str]:
     strangers = facts.policies.strangers(facts.files)
     if strangers:
         what = f"no table of the policy claims {strangers[0]}: it was held against nothing"
-        unseen.append(f"{what} ({len(strangers)} of {len(facts.files)} files); --table NAME says which table it is of")
+        unseen.append(
+            f"{what} ({len(strangers)} of {counted(len(facts.files), 'file')}); --table NAME says which table it is of"
+        )
     unseen += [f"{one.path}: {one.why}" for one in facts.beside if one.content is Content.UNKNOWN]
     unsure = sum(1 for file in facts.files if unclaimed_filters(file, facts.policies.of(file.path)))
     if unsure:
         unseen.append(
-            f"the columns of filters in clear, which keys would name: plaintext ones or encrypted ones ({unsure} files)"
+            f"the columns of filters in clear, which keys would name: plaintext ones or encrypted ones ({counted(unsure, 'file')})"
         )
     doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
-    return unseen + [f"{doubt} ({count} keys)" for doubt, count in sorted(doubts.items())]
+    return unseen + [f"{doubt} ({counted(count, 'key')})" for doubt, count in sorted(doubts.items())]
 
 
 def _not_looked_at(places: Places) -> list[str]:
@@ -306,19 +310,19 @@ def _not_looked_at(places: Places) -> list[str]:
 def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
     """What keys would have shown."""
     kept = Counter(what for file in files for what in file.hidden)
-    told = [f"{what} ({count} files)" for what, count in sorted(kept.items())]
+    told = [f"{what} ({counted(count, 'file')})" for what, count in sorted(kept.items())]
     sealed = sum(1 for file in files if any(chunk.protection and chunk.values is None for chunk in file.chunks))
     blind = sum(1 for file in files if any(chunk.filter == Seen.HIDDEN for chunk in file.chunks))
     if sealed or blind:
         told.append(
-            f"sealed metadata of encrypted columns, and whether they have a filter ({max(sealed, blind)} files)"
+            f"sealed metadata of encrypted columns, and whether they have a filter ({counted(max(sealed, blind), 'file')})"
         )
     problems = Counter(key.problem for file in files for key in file.keys if key.problem is not None)
-    told += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    told += [f"{problem} ({counted(count, 'key')})" for problem, count in sorted(problems.items())[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
         told.append(f"and {len(problems) - _PROBLEMS} more reasons why keys could not be had")
     unasked = Counter(c.bloom.unasked for file in files for c in file.chunks if c.bloom is not None and c.bloom.unasked)
-    told += [f"whether filters are right: {why} ({count} filters)" for why, count in sorted(unasked.items())]
+    told += [f"whether filters are right: {why} ({counted(count, 'filter')})" for why, count in sorted(unasked.items())]
     if nonces is not None and nonces.unseen:
-        told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
+        told.append(f"nonces of some modules ({counted(len(set(nonces.unseen)), 'file')})")
     return told

@@ -122,20 +122,14 @@ def records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows of data: as a table where that fits the width, else one field per line."""
     from rich.cells import cell_len
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    cells = [[printable(name) for name in columns], *([_cell(value) for value in row] for row in rows)]
-    width = sum(max(map(cell_len, column)) + 3 for column in zip(*cells, strict=True))
+    cells = [columns, *([_cell(value) for value in row] for row in rows)]
+    width = sum(max(map(cell_len, map(printable, column))) + 3 for column in zip(*cells, strict=True))
     if width <= (Console().width if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL):
         table(columns, rows)
         return
     for number, row in enumerate(cells[1:], 1):
-        out = Table.grid(padding=(0, 2))
-        for name, text in zip(cells[0], row, strict=True):
-            out.add_row(Text(f"  {name}"), Text(text, overflow="fold"))
-        click.echo(f"row {number:,}")
-        _print(out)
+        facts(zip(columns, row, strict=True), title=f"row {number:,}")
 
 
 def facts(pairs: Iterable[tuple[str, Any]], *, title: str | None = None) -> None:

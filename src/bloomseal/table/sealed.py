@@ -324,8 +324,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """As `inspect`, and the files' paths; of a table of very many files what is known without opening them."""
-        known: dict[str, Any] = {"version": self.version, "folders": list(self._parts.partitions.values)}
-        told = self.inspect().to_dict() if len(self) <= _INSPECTED else known | {"files": len(self)}
+        told = self.inspect().to_dict() if len(self) <= _INSPECTED else {"version": self.version, "files": len(self)}
         return told | {"paths": [{"path": found.ref.path, "bytes": found.size} for found in self._parts.files]}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

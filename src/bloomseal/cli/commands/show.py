@@ -13,6 +13,7 @@ import click
 
 from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError
+from ...core.text import counted
 from ...format.verify import VerifyReport
 from ...read.file import SealedFile
 from ...read.open import inspect_file, open_file
@@ -173,20 +174,23 @@ def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError
     unopened = Counter(column for report in reports for column in report.inaccessible)
     facts(
         [
-            ("verdict", f"failed: {broken} of {len(reports) + len(failed)} files" if broken else "no module failed"),
-            ("complete", f"{complete:,} files"),
-            ("sound, as far as they could be opened", f"{part:,} files" if part else None),
-            ("failed", f"{broken:,} files" if broken else None),
-            ("no key for", ", ".join(f"{name} ({count} files)" for name, count in unopened.items()) or None),
+            (
+                "verdict",
+                f"failed: {broken} of {counted(len(reports) + len(failed), 'file')}" if broken else "no module failed",
+            ),
+            ("complete", counted(complete, "file")),
+            ("sound, as far as they could be opened", counted(part, "file") if part else None),
+            ("failed", counted(broken, "file") if broken else None),
+            ("no key for", ", ".join(f"{name} ({counted(count, 'file')})" for name, count in unopened.items()) or None),
             ("filters that hold their values", sum(report.filters_true for report in reports) if filters else None),
             ("filters not asked", sum(len(report.filters_unasked) for report in reports) or None),
         ],
-        title=f"{len(reports) + len(failed):,} files",
+        title=counted(len(reports) + len(failed), "file"),
     )
     _show_modules(reports)
     notes = Counter(note for report in reports for note in report.notes)
     for note, count in notes.most_common(_NOTES):
-        click.echo(printable(f"  note: {note} ({count} files)"))
+        click.echo(printable(f"  note: {note} ({counted(count, 'file')})"))
     if not CommandState.current().verbose:
         click.echo("  each file: --verbose, --format json")
 
