@@ -1,8 +1,7 @@
 """`python -m bench.many_files`: audits, reports and re-wrapping of many small files.
 
-Processor time is what counts on a machine that others use too: an audit's is told for this process and for those that
-it starts; with two cores to itself it takes the larger of the first and half of the sum. Memory is what a report, or
-another file, adds: by tracemalloc for reports, by the resident set for audits.
+Processor time is what counts on a machine that others use too. Memory is what a report, or another file, adds: by
+tracemalloc for reports, by the resident set for audits.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -65,17 +63,14 @@ def resident() -> int:
 
 
 def look_at(folder: Path, *, half: bool) -> None:
-    """In a process of its own, whose children are those of the audit only. The last line is for the first process."""
+    """In a process of its own. The last line is for the first process."""
     parts = sorted(folder.iterdir())
     before, wall, own = resident(), time.perf_counter(), time.process_time()
     report = audit(parts[: len(parts) // 2] if half else folder)
-    wall, own = time.perf_counter() - wall, time.process_time() - own
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    others = children.ru_utime + children.ru_stime
-    files, least = report.files, max(own, (own + others) / 2)
+    wall, own, files = time.perf_counter() - wall, time.process_time() - own, report.files
     print(
-        f"audit without keys, {folder.name}, {files:,} files: {wall:.1f} s by the clock; processor {own:.1f} s here and "
-        f"{others:.1f} s in its processes, so {least:.1f} s on two cores, {1e5 * least / files:.0f} s for 100,000 files; "
+        f"audit without keys, {folder.name}, {files:,} files: {wall:.1f} s by the clock; {own:.1f} s of processor, "
+        f"{1e5 * own / files:.0f} s for 100,000 files; "
         f"{(resident() - before) / files / 1e3:.2f} KB resident a file, imports included\n{files} {resident() - before}"
     )
 

@@ -1,23 +1,17 @@
-"""A hundred thousand files: several processes look at them, and no report of them is ever held as a whole."""
+"""A hundred thousand files: no report of them is ever held as a whole."""
 
 from __future__ import annotations
 
 import copy
 import gc
 import json
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
-from bloomseal import KeyTools
 from bloomseal.audit import audit
-from bloomseal.audit.facts import processes
 from bloomseal.audit.facts.auditor import Auditor
 from bloomseal.audit.facts.places import Places, find_files
 from bloomseal.audit.report import Report, judged
@@ -30,102 +24,6 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 FEW, MANY = 2_000, 10_000
 MOST_BYTES_A_FILE = 1_000
 """Of 200 MiB for 100,000 files there are 2,097 bytes for each."""
-
-
-@pytest.fixture
-def folder(lab: Lab) -> Path:
-    """Files of every kind: external material, prefixes, leaks, copies, broken ones."""
-    lab.write("t/inside.parquet", bloom_filters={"ssn": True})
-    lab.signed("t/signed.parquet", bloom_filters={"ssn": True})
-    lab.write("t/beside.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
-    lab.write("t/prefix.parquet", encryption={"aad_prefix": b"a table", "store_aad_prefix": False})
-    (lab.folder / "t" / "broken.parquet").write_bytes(b"PAR1 and no more")
-    data = (lab.folder / "t" / "signed.parquet").read_bytes()
-    for number in range(30):
-        (lab.folder / "t" / f"{number:03d}.parquet").write_bytes(data)
-    return lab.folder / "t"
-
-
-@pytest.fixture
-def several(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Few files are many, cores are two; each command line of a process that is started."""
-    started: list[list[str]] = []
-
-    class Popen(subprocess.Popen[bytes]):
-        def __init__(self, command: list[str], **options: object) -> None:
-            started.append(command)
-            super().__init__(command, **options)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(processes, "FEW_FILES", 2)
-    monkeypatch.setattr(processes, "_BATCH", 4)
-    monkeypatch.setattr(processes, "_cores", lambda: 2)
-    monkeypatch.setattr(processes.subprocess, "Popen", Popen)
-    return started
-
-
-def test_several_processes_say_what_one_says(
-    lab: Lab, folder: Path, several: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = lab.policy(aad_prefix="a table")
-    by_several = audit(folder, policy=policy, with_keys=False, now=NOW)
-    assert len(several) == 2
-    monkeypatch.setattr(processes, "FEW_FILES", 1_000)
-    by_one = audit(folder, policy=policy, with_keys=False, now=NOW)
-    assert len(several) == 2
-    assert by_several.to_json(inventory=True) == by_one.to_json(inventory=True)
-    assert by_one.files == 35
-    assert {finding.rule.id for finding in by_one.findings} >= {"BS201"}
-
-
-def test_keys_stay_in_one_process(lab: Lab, folder: Path, several: list[list[str]]) -> None:
-    audit(folder, keys=KeyTools(lab.keyring))
-    audit(folder, deep=True)
-    assert several == []
-
-
-def test_what_a_dead_process_leaves_is_looked_at_all_the_same(
-    folder: Path, several: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = audit(folder, now=NOW).to_json(inventory=True)
-    monkeypatch.setattr(processes, "_COMMAND", "import sys; sys.stdin.buffer.read(20)")
-    assert audit(folder, now=NOW).to_json(inventory=True) == whole
-    monkeypatch.setattr(sys, "executable", str(folder / "no such program"))
-    assert audit(folder, now=NOW).to_json(inventory=True) == whole
-    assert len(several) == 6
-
-
-def test_no_process_outlives_its_audit(folder: Path, several: list[list[str]]) -> None:
-    places = find_files(folder)
-
-    class EnoughError(Exception):
-        pass
-
-    def stop(done: int, _: int) -> None:
-        if done == 3:
-            raise EnoughError
-
-    with pytest.raises(EnoughError):
-        Auditor().look(places, progress=stop)
-    gc.collect()
-    children = Path(f"/proc/self/task/{Path('/proc/thread-self').resolve().name}/children")
-    if children.exists():
-        commands = [Path(f"/proc/{one}/cmdline").read_bytes() for one in children.read_text().split()]
-        assert not any(b"facts.processes" in one for one in commands)
-
-
-def test_a_callers_script_runs_once(folder: Path, tmp_path: Path) -> None:
-    """`multiprocessing` would run it in every process again."""
-    script = tmp_path / "look.py"
-    script.write_text(
-        "import sys\nprint('once')\n"
-        "from bloomseal.audit import audit\nfrom bloomseal.audit.facts import processes\n"
-        "processes.FEW_FILES, processes._cores = 2, lambda: 2\nprint(audit(sys.argv[1]).files)\n"
-    )
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["once", "35"]
-
-
-# Memory
 
 
 def report_of(lab: Lab, count: int) -> tuple[Report, Places]:

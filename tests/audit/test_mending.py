@@ -39,8 +39,6 @@ from support.rule_cases import JAVA, PAIRS
 from support.sarif import check_sarif
 
 PERSON = {
-    "BS404",
-    "BS405",
     "BS107",
     "BS111",
     "BS113",
@@ -159,19 +157,19 @@ def one_nonce(lab: Lab) -> Case:
 
 @case("BS301")
 def aged(lab: Lab) -> Case:
-    from bloomseal.keytools.keyring import keyring
+    from bloomseal.keytools.keyring import keyfile
 
     class Earlier(datetime):
         @classmethod
         def now(cls, tz: Any = None) -> datetime:
             return datetime.now(tz) - timedelta(days=100)
 
-    kept = keyring.datetime
-    keyring.datetime = Earlier  # type: ignore[misc]
+    kept = keyfile.datetime
+    keyfile.datetime = Earlier  # type: ignore[misc]
     try:
         old = Lab(lab.folder / "old") if (lab.folder / "old").mkdir() is None else lab
     finally:
-        keyring.datetime = kept  # type: ignore[misc]
+        keyfile.datetime = kept  # type: ignore[misc]
     for name in ("a", "b"):
         old.signed(f"t/{name}.parquet")
     policy = old.policy(max_key_age=timedelta(days=90), plaintext_footer=True)
@@ -213,6 +211,9 @@ def _file(policy: TablePolicy, lab: Lab) -> TablePolicy:
             given = {one: getattr(spec, one) for one in ("fpp", "ndv", "num_bytes", "hide_size")}
             inner = ", ".join(f"{one} = {text(value)}" for one, value in given.items() if value is not None)
             lines.append(f"filter = {{ {inner} }}")
+        if column.index is not None:
+            purge = column.index.purge_days
+            lines.append(f"index = {{ {'' if purge is None else f'purge_days = {purge}'} }}")
     path = lab.folder / "the policy.toml"
     path.write_text("\n".join(lines) + "\n")
     return Policy.load(path).for_table(policy.name)
@@ -314,7 +315,9 @@ def test_no_placeholder_is_left(lab: Lab, rule: str) -> None:
 
 
 def test_every_rule_is_tried() -> None:
-    assert {*PAIRS} - PERSON | {*CASES} | PERSON | {*JAVA} == {*RULES}
+    """Those of encrypted Iceberg tables are tried in tests/iceberg: no command mends what another engine writes."""
+    tried = {*PAIRS} - PERSON | {*CASES} | PERSON | {*JAVA}
+    assert tried == {rule for rule in RULES if not rule.startswith("BS5")}
 
 
 def test_the_policys_settings_and_name_are_in_it(lab: Lab) -> None:

@@ -219,13 +219,6 @@ class TablePolicy:
             return key
         return self.footer_key if self.uniform or self.complete else None
 
-    def accepted_keys(self, column: str) -> frozenset[str]:
-        """The master keys that a column may be under, those of older files too; none where it is to be in plaintext."""
-        if (entry := self._entry(column)).key is not None:
-            return frozenset({entry.key, *entry.previous_keys})
-        under_footer = self.uniform or self.complete
-        return frozenset({self.footer_key, *self.previous_footer_keys}) if under_footer else frozenset()
-
     def requirements(self, column: str) -> tuple[str, ...]:
         """What the column, or the group it is in, comes under."""
         return self._entry(column).requirements

@@ -19,7 +19,6 @@ from .iceberg import open_by_policy
 from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
-from .processes import scan_all
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -144,13 +143,8 @@ class Auditor:
             nonces = Nonces()
         check = FilterCheck.VALUES if deep else None if filters is None else FilterCheck(filters)
         scanner = self.scanner(check, visit=None if nonces is None else partial(_in_depth, nonces))
-        # Keys stay in one process, and so does what is compared over all files.
-        alone = self.keys is not None or deep
-        scanned = (
-            map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, FilterCheck(bool(filters)))
-        )
         files = []
-        for done, facts in enumerate(scanned, 1):
+        for done, facts in enumerate(map(scanner.scan, places.files), 1):
             files.append(facts)
             if progress is not None:
                 progress(done, len(places.files))

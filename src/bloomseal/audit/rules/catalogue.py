@@ -214,10 +214,9 @@ _TABLE: Final = (
     Rule("BS404", "index-holds-deleted", "A sealed index still proves rows of files that are gone", _WARNING,
          "Whoever has the column's key can ask the index for them. A run of it is older than the policy's purge_days, and is about "
          "files that the table has no more.",
-         "", "keys and policy", advice="Run bloomseal index compact on {column}, which drops what is about files that are gone."),
+         "{compact}", "keys and policy"),
     Rule("BS405", "missing-index", "No index where the policy wants one", _INFO,
-         "Look-ups ask the filters of every file.", "", "policy",
-         advice="Run bloomseal index build on {column}."),
+         "Look-ups ask the filters of every file.", "{build}", "policy"),
     # Encrypted Iceberg tables
     Rule("BS501", "encrypted-in-name-only", "A table that says it is encrypted, and lies open", _CRITICAL,
          "Some catalogs take encryption.key-id and do not encrypt: data files, their filters and manifests are in clear.",
@@ -251,7 +250,7 @@ RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
 _SHOWN: Final = {
     name: name.upper() for name in ("file", "files", "column")
 } | {
-    "filters": "--bloom-filter COLUMN", "moves": "--from OLD --to NEW", "drop": "bloomseal index drop TABLE --column COLUMN", "opening": "[KEYS]", "anew": "[POLICY] --from-any", "verb": "rekey --restart", "rebuild": "attach|rekey",
+    "filters": "--bloom-filter COLUMN", "moves": "--from OLD --to NEW", **{verb: f"bloomseal index {verb} TABLE --column COLUMN" for verb in ("drop", "build", "compact")}, "opening": "[KEYS]", "anew": "[POLICY] --from-any", "verb": "rekey --restart", "rebuild": "attach|rekey",
     "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
 }  # fmt: skip
 _CHAPTERS: Final = {

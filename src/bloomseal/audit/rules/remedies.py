@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from string import Formatter
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from ...core.columns import own_entry
 from ...core.errors import BloomsealError
@@ -20,7 +20,6 @@ from ...sbbf import FilterSpec
 from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
 from ...storage.formats import Format
 from ...storage.logs.snapshot import location
-from ..facts.files.file import FileFacts
 from .catalogue import RESEAL
 from .findings import Finding, Remedy
 from .judged import Facts, KeyArguments
@@ -32,7 +31,7 @@ _MOST_FILES: Final = 20
 _OF_COLUMN: Final = "{filters}"
 """In the commands that name a column, which not every file of a table may have."""
 _OF_NAMES: Final = ("rewrap {files} {opening}", "rewrap {files} {moves}")
-_FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}")
+_FOR_INDEXES: Final = ("rewrap", "{enable}", "{drop}", "{build}", "{compact}")
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
 _NO_COMMAND: Final = {
@@ -41,9 +40,9 @@ _NO_COMMAND: Final = {
 _INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
 _RETIRED: Final = "No run of the sealed index has it any more: bloomseal index update or compact removes it, an hour from when it was left."
 
-
 _Group = tuple[str, Hashable]
 """A command's template, and what it is for."""
+_Name = TypeVar("_Name", bound=Hashable)
 
 
 def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
@@ -53,20 +52,21 @@ def with_remedies(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
     tables = Counter(facts.places.roots.get(path, "") for path in resealed)
     resealed |= {table for table, count in tables.items() if count > _MOST_FILES}
     keys = [_group_of(one, facts, resealed) for one in findings]
-    groups: dict[_Group, list[Finding]] = {}
-    for key, one in zip(keys, findings, strict=True):
-        groups.setdefault(key, []).append(one)
-    commands = {key: _command(group, facts, key[0]) for key, group in groups.items()}
-    by_rule: dict[tuple[_Group, str, Any], list[Finding]] = {}
     rules = [(key, one.rule.id, one.details.get("advice")) for key, one in zip(keys, findings, strict=True)]
-    for rule, one in zip(rules, findings, strict=True):
-        by_rule.setdefault(rule, []).append(one)
-    remedies = {rule: _remedy(group, facts, commands[rule[0]]) for rule, group in by_rule.items()}
+    commands = {key: _command(group, facts, key[0]) for key, group in _together(keys, findings).items()}
+    remedies = {rule: _remedy(group, facts, commands[rule[0]]) for rule, group in _together(rules, findings).items()}
     gone = Remedy("", _RETIRED)
     return [
         replace(one, remedy=gone if one.file in retired else remedies[rule])
         for rule, one in zip(rules, findings, strict=True)
     ]
+
+
+def _together(names: Sequence[_Name], findings: Sequence[Finding]) -> dict[_Name, list[Finding]]:
+    groups: dict[_Name, list[Finding]] = {}
+    for name, one in zip(names, findings, strict=True):
+        groups.setdefault(name, []).append(one)
+    return groups
 
 
 def _reseals(finding: Finding, facts: Facts) -> bool:
@@ -142,7 +142,7 @@ class _RemedyFindings:
         self._findings, self._facts = findings, facts
         self._files = [facts.by_path[path] for path in self.paths if path in facts.by_path]
         self._root = facts.places.roots.get(first or "")
-        self._given = facts.policies.of(first) if first else None
+        self._given = findings[0].details.get("policy") or (facts.policies.of(first) if first else None)
         self.file_format = Format(self._files[0].file_format if self._files else Format.PARQUET)
         self._plain = bool(self._files) and all(file.algorithm is None for file in self._files)
         self._keys = facts.keys
@@ -183,11 +183,21 @@ class _RemedyFindings:
         return [FileRef(path) for path in self.paths]
 
     def drop(self) -> str:
-        """Drops the sealed index that a file is of."""
+        return self._index("drop")
+
+    def build(self) -> str:
+        return self._index("build", *self._by_policy())
+
+    def compact(self) -> str:
+        return self._index("compact", *self._by_policy())
+
+    def _index(self, verb: str, *options: str) -> str:
+        """A verb for the sealed indexes that the files are of."""
         (ref, *_) = self._refs()
         table = self._quoted(FileRef(ref.path.partition(f"/{INDEX_FOLDER}/")[0], ref.filesystem))
         columns = dict.fromkeys(one.column or "" for one in self._findings)
-        return " && ".join(f"bloomseal index drop {table} --column {shlex.quote(name)}" for name in columns)
+        more = f" {shlex.join(options)}" if options else ""
+        return " && ".join(f"bloomseal index {verb} {table} --column {shlex.quote(name)}{more}" for name in columns)
 
     @staticmethod
     def _quoted(ref: FileRef) -> str:
@@ -206,13 +216,9 @@ class _RemedyFindings:
         return "--allow-plaintext" if self._plain else shlex.join(self._opening())
 
     def _opening(self) -> list[str]:
-        options = self._key_options()
-        if any("CTR" in (file.algorithm or "") for file in self._files):
-            options.append("--allow-ctr")
-        if any(file.aad_prefix == "supplied" for file in self._files):
-            prefixes = set(map(self._prefix_of, self._files))
-            options += ["--aad-prefix", prefixes.pop()] if len(prefixes) == 1 else self._by_policy()
-        return options
+        supplied = any(file.aad_prefix == "supplied" for file in self._files)
+        ctr = any("CTR" in (file.algorithm or "") for file in self._files)
+        return (self._by_policy() if supplied else self._key_options()) + (["--allow-ctr"] if ctr else [])
 
     def _key_options(self) -> list[str]:
         if self._keys.options is None:
@@ -259,17 +265,7 @@ class _RemedyFindings:
         root = policy.root or self._root
         if root is not None and policy.aad_prefix is not None and "{path}" in policy.aad_prefix:
             options += ["--table-root", os.path.abspath(root)]  # noqa: PTH100
-        return options
-
-    def _prefix_of(self, file: FileFacts) -> str:
-        """The AAD prefix that the policy wants."""
-        try:
-            prefix = self._policy.prefix(file.ref)
-        except BloomsealError:
-            prefix = None
-        if prefix is None:
-            raise _UnsaidError
-        return prefix
+        return [*options, *(self._facts.keys.options or ())]
 
     def filters(self) -> str:
         """Each column's filter, with the policy's settings."""
@@ -293,7 +289,7 @@ class _RemedyFindings:
         """The options that make files what the policy says; without one, that seal them again as they are."""
         if self._given is not None and self._given.origin is not None:
             any_state = [] if self._plain else ["--from-any"]
-            return shlex.join([*self._by_policy(), *any_state, *(self._facts.keys.options or ())])
+            return shlex.join([*self._by_policy(), *any_state])
         if self._plain or any("policy" in one.rule.needs for one in self._findings):
             raise _UnsaidError
         return shlex.join(self._opening())

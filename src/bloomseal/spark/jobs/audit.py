@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...audit.facts.auditor import Auditor
-from ...audit.facts.files.file import FilterCheck
+from ...audit.facts.files.file import FileFacts, FilterCheck
+from ...audit.facts.keys import SidecarView
 from ...audit.facts.places import Places
-from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import Report, judged
 from ...core.storage.ref import FileRef
 from ..listing import open_filesystem
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["TableAudit", "audit", "looked"]
+
+_Stripped = tuple[FileFacts, set[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +91,35 @@ def looked(
     task = functools.partial(_scanned, pickle.dumps(job.policy), job.base, with_keys, filters)
     with job.described("audit"):
         seen = job.collect([ref.path for ref in places.files], task)
-    files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
+    files = [_whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
     return judged(auditor, places, files, now=now), places, auditor
 
 
 def _scanned(
     policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
-) -> Iterator[Stripped]:
+) -> Iterator[_Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
     auditor = Auditor(table.keys if with_keys else None, table, with_keys=with_keys)
     scanner = auditor.scanner(FilterCheck.VALUES if filters else None)
     for name in names:
-        yield stripped(scanner.scan(FileRef(name, filesystem)))
+        yield _stripped(scanner.scan(FileRef(name, filesystem)))
+
+
+def _stripped(facts: FileFacts) -> _Stripped:
+    """What may leave the process: entries beside a file are wrapped keys, and a file system may hold credentials."""
+    used = None if facts.sidecar is None else facts.sidecar.used
+    facts.ref, facts.sidecar = FileRef(facts.path), None
+    return facts, used
+
+
+def _whole(told: _Stripped, ref: FileRef) -> FileFacts:
+    """The facts again, about the file as it is called here."""
+    facts, used = told
+    facts.ref = ref
+    if used is not None:
+        facts.sidecar = SidecarView(ref)
+        facts.sidecar.used.update(used)
+    return facts
 
 
 def _frame(spark: SparkSession, found: pa.Table) -> DataFrame:
