@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bloomseal import Policy
+from bloomseal.policy.check import check
 
 from .conftest import Outcome, Run
 
@@ -99,6 +101,25 @@ def test_folders_that_name_columns(run: Run, folder: Path) -> None:
     assert (checked.code, found(checked)["t.name"]) == (1, "problem")
 
 
+def test_folders_count_from_the_policy(run: Run, folder: Path) -> None:
+    """Two tables, and a policy in a folder of its own: the commands that are printed work, and find each table."""
+    for name, column, value in [("a", "email", "x@mail.example"), ("b c", "iban", "DE89370400440532013000")]:
+        (folder / "lake" / name).mkdir(parents=True)
+        pq.write_table(pa.table({column: [value]}), folder / "lake" / name / "1.parquet")
+    (folder / "policies").mkdir()
+    done = run("policy", "init", "lake/a", "lake/b c", "--output", "policies/lake.toml", "--format", "json")
+    policy = folder / "policies/lake.toml"
+    assert [table["root"] for table in tomllib.loads(policy.read_text())["tables"].values()] == [
+        "../lake/a",
+        "../lake/b c",
+    ]
+    for command in done.json["next"]:
+        assert run(*shlex.split(command)[1:]).code == 0, command
+    read = run("read", "lake/b c", "--policy", "policies/lake.toml", "--format", "json")
+    assert read.rows == [{"iban": "DE89370400440532013000"}]
+    assert list(check(Policy.load(policy))) == []
+
+
 def test_what_is_no_folder_of_plaintext_parquet(customers: Path, run: Run, folder: Path) -> None:
     assert run("policy", "init", "people.csv").code == 2
     assert run("policy", "init", "customers", "--format", "json").code == 0
@@ -141,9 +162,9 @@ def test_a_check_tells_column_and_remedy(customers: Path, run: Run, folder: Path
 def test_a_policy_that_cant_be_read(run: Run, folder: Path) -> None:
     (folder / "policy.toml").write_text(POLICY.replace("footer_key", "footer_kye"), encoding="utf-8")
     outcome = run("policy", "check", "--format", "json")
-    (check,) = outcome.json["checks"]
-    assert (outcome.code, check["state"]) == (1, "problem")
-    assert "tables.customers" in check["found"]
+    (told,) = outcome.json["checks"]
+    assert (outcome.code, told["state"]) == (1, "problem")
+    assert "tables.customers" in told["found"]
 
 
 def test_columns_that_nobody_could_see_are_unknown(customers: Path, run: Run, folder: Path) -> None:

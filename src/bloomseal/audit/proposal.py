@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from ..core.errors import BloomsealError, KeyAccessError, UsageError
-from ..core.text import safe_text
+from ..core.text import counted, safe_text
 from ..format.decode import leaf_values
 from ..notebook import ShownInNotebooks
 from ..policy import Sensitivity
@@ -210,7 +210,7 @@ def policy_text(proposals: Sequence[TableProposal], kms: str, folder: str | os.P
 
 def _table_lines(one: TableProposal, folder: str | os.PathLike[str]) -> Iterator[str]:
     table = f"tables.{_toml_key(one.table)}"
-    yield f"# {one.files} files looked at, {one.rows_sampled:,} rows of them."
+    yield f"# {counted(one.files, 'file')} looked at, {one.rows_sampled:,} rows in all."
     for remark in one.remarks:
         yield f"# To decide: {safe_text(remark)}."
     yield f"[{table}]"
