@@ -17,8 +17,6 @@ from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
-from ..keytools.sources import as_key_source
-from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -170,6 +168,9 @@ class IndexFolder(IndexPlace):
         Raises:
             UsageError: nothing seals the column. KeyAccessError, PolicyError: a master key can't be used.
         """
+        from ..keytools.sources import as_key_source  # look-ups need not load these
+        from ..keytools.tools import KeyTools
+
         spec = _narrowed(self.encryption, self.ref(MANIFEST), column)
         named = [key for key in (spec.footer_key, *(spec.column_keys or {}).values()) if isinstance(key, str)]
         if named and isinstance(source := as_key_source(spec.keys), KeyTools):

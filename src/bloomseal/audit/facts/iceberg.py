@@ -71,11 +71,11 @@ def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | No
     Raises:
         FormatError, UsageError: its metadata can't be read.
     """
-    look = _Look(log)
+    look = _TableLook(log)
     return look.table(others) if look.claimed else None
 
 
-class _Look:
+class _TableLook:
     def __init__(self, log: IcebergLog) -> None:
         self._log = log
         self._folder = log.folder
