@@ -18,6 +18,10 @@ def test_a_lost_key_costs_its_own_column(sealed: Path, folder: Path, shell: Shel
     assert '"column": "iban"' in refused.err
     assert shell.read("customers POLICY --columns customer_id,plan", email(7)) == [{"customer_id": 7, "plan": "free"}]
     shell("read customers POLICY --columns plan", "--where", "iban is null", code=2)  # no guess about its rows
+    shell("read customers POLICY --columns-without-key null", "--where", "iban is null", code=2)
+    (nulls,) = shell.read("customers POLICY --columns-without-key null", email(7))
+    (dropped,) = shell.read("customers POLICY --columns-without-key drop", email(7))
+    assert (nulls.pop("iban"), nulls, dropped["customer_id"]) == (None, dropped, 7)
     shell("probe customers email POLICY", "person601@mail.example", code=1)
     shell("doctor --policy policy.toml", code=1)
     shell("audit customers --policy policy.toml", code=1)
@@ -35,7 +39,7 @@ def test_a_lost_key_costs_its_own_column(sealed: Path, folder: Path, shell: Shel
     (folder / "left.toml").write_text(left.replace("tables.customers", "tables.left"), encoding="utf-8")
     shell("policy check left.toml")
     target = bs.Policy.load("left.toml").for_table("left", root="left")
-    columns = ["customer_id", "email", "born", "plan"]
-    bs.write_dataset(bs.open_table("customers", decryption=table).scan(columns), "left", encryption=target)
-    assert bs.read_table("left", decryption=target).num_rows == 600
+    rest = bs.open_table("customers", decryption=table, columns_without_key="drop").scan()
+    assert bs.write_dataset(rest, "left", encryption=target).rows == 600
+    assert bs.read_table("left", decryption=target).column_names == ["customer_id", "email", "born", "plan"]
     shell("audit left --policy left.toml --deep")
