@@ -24,30 +24,30 @@ __all__ = ["cli", "main"]
 
 _ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 _COMMANDS: Final = {
-    "doctor": "Check versions, extras, keys, the policy, and a table against it.",
-    "demo": "Write, look up, compare and attack a million made-up people.",
-    "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
-    "attach": "Add filters to an existing file, or replace them, without touching a page.",
     "show": "Show what a file or table is: rows, columns, keys, filters, indexes.",
-    "probe": "Ask a column's filters whether values may be present.",
-    "read": "Read rows, opening only what the filters leave over.",
     "head": "Show the first rows.",
     "count": "Count rows, all or those that a condition chooses.",
+    "read": "Read rows, opening only what the filters leave over.",
+    "probe": "Ask a column's filters whether values may be present.",
     "verify": "Open and authenticate every module that the keys at hand can open.",
+    "audit": "Find what lies open, and which key protects what, over many files.",
+    "policy": "Propose a policy for the files that you have, and check one.",
+    "seal": "Encrypt plaintext files, their filters with them.",
+    "unseal": "Decrypt files.",
+    "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
+    "attach": "Add filters to an existing file, or replace them, without touching a page.",
+    "advise": "Tell for each column whether a filter, an index or neither is worth it.",
+    "index": "Build and look after sealed indexes: which row groups of a table can hold a value.",
+    "compact": "Make large files of a table's small ones.",
+    "erase": "Take the rows of a person out of a table, and of its copies.",
+    "keyring": "Make and look after the master keys in a local keyring file.",
     "rewrap": "Wrap data keys anew: another master key, or its current version.",
     "rekey": "Seal files again under fresh data keys.",
     "repair": "Seal the filters that lie in clear on encrypted columns of ORC files.",
-    "seal": "Encrypt plaintext files, their filters with them.",
-    "unseal": "Decrypt files.",
-    "compact": "Make large files of a table's small ones.",
-    "erase": "Take the rows of a person out of a table, and of its copies.",
-    "advise": "Tell for each column whether a filter, an index or neither is worth it.",
-    "index": "Build and look after sealed indexes: which row groups of a table can hold a value.",
-    "audit": "Find what lies open, and which key protects what, over many files.",
     "evidence": "Make the bundle that an auditor takes away, sign it, and verify one.",
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
-    "policy": "Propose a policy for the files that you have, and check one.",
-    "keyring": "Make and look after the master keys in a local keyring file.",
+    "doctor": "Check versions, extras, keys, the policy, and a table against it.",
+    "demo": "Write, look up, compare and attack a million made-up people.",
 }
 _HOMES: Final = {
     **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate"),
@@ -85,7 +85,7 @@ class _Commands(CommandGroup):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="bloomseal")
 def cli() -> None:
-    """Write, attach, probe, read and verify encrypted Bloom filters in Parquet files.
+    """Encrypt Parquet files and their Bloom filters, look up rows in them, audit and rotate them.
 
     Keys come from a keyring file, a KMS, files or environment variables, never from an argument.
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Final
 
 from ..core.decryption import DecryptionSpec
 from ..core.encryption import SecretKey
 from ..core.errors import UsageError
+from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, resolve_policy
 from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan, Status
-from .settings import tools_or_none
+from .settings import tools_or_none, unwraps
 
 __all__ = ["Job", "Progress"]
 
@@ -40,6 +41,7 @@ class Job(ABC):
     done: ClassVar[Status]
     open_ended: ClassVar[bool] = True
     indexes: ClassVar[bool] = False
+    _opened: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, kind in (("decryption", DecryptionSpec), ("encryption", EncryptionSpec)):
@@ -89,6 +91,12 @@ class Job(ABC):
 
     def after(self) -> None:  # noqa: B027
         """When all files are done: what is to be done once for all of them."""
+
+    def _unwraps(self, walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
+        """As `unwraps`, of one file after the other."""
+        calls = unwraps(walk, decryption, self._opened)
+        self._opened |= {call[1] for call in calls if isinstance(call, tuple)}
+        return calls
 
     def tools(self) -> list[KeyTools]:
         """The key tools in use."""

@@ -42,7 +42,6 @@ from .settings import (
     opens_with,
     refuse_half_sealed,
     refuse_old_keys,
-    unwraps,
     wraps,
 )
 
@@ -168,7 +167,7 @@ class Rekey(Job):
                 return plan_rekey(file, self.decryption, self._orc_target(file))
             walk, decryption = self._open(source)
             spec = self.sealing(walk, decryption)
-            calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
+            calls = self._unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
@@ -329,7 +328,7 @@ class Unseal(_OutputJob):
         with open_source(file.ref) as source:
             if not is_encrypted(source, self.operation):
                 return FilePlan(file.name, "none", self.already, file.size)
-            calls = unwraps(opened(source, decryption), decryption)
+            calls = self._unwraps(opened(source, decryption), decryption)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:

@@ -4,7 +4,7 @@ KMS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final
 
 from ..core.decryption import DecryptionSpec
@@ -255,8 +255,11 @@ def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
             raise UsageError("a new data key is the old one", file=walk.source.name, column=column)
 
 
-def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
-    """What the KMS will be asked to open the file.
+def unwraps(walk: Walk, decryption: DecryptionSpec, opened: Collection[str]) -> dict[Hashable, int]:
+    """What the KMS will be asked to open the file. A key under each other master key is opened to see that it can be.
+
+    Args:
+        opened: master keys under which one was.
 
     Raises:
         KeyAccessError: a key can't be had, so that the file can't be done.
@@ -264,10 +267,10 @@ def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
     tools, calls = tools_or_none(decryption.keys), dict[Hashable, int]()
     keys = None if tools is None else tools.for_file(walk.source.ref)
     for column, key_metadata in key_metadata_in_use(walk):
-        if column is not None:
+        material = None if keys is None else keys.material(key_metadata)
+        if column is not None and (material is None or material.master_key not in opened):
             walk.keys.column(key_metadata, column)
-        if keys is not None:
-            material = keys.material(key_metadata)
+        if material is not None:
             calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
     return calls
 
