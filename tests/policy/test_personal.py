@@ -41,6 +41,7 @@ def test_values_tell_their_kind(values: list[str], what: str) -> None:
         ["2024-01-31", "2025-03-07"],
         ["ada@mail.example", "bob", "eve"],
         ["free", "pro"],
+        ["9 August 2024", "1 first try", "3rd"],
     ],
 )
 def test_other_values_tell_nothing(values: list[str]) -> None:
@@ -56,6 +57,7 @@ def test_other_values_tell_nothing(values: list[str]) -> None:
         ("address.zip", "an address"),
         ("person.dob", "a date of birth"),
         ("IBAN", "an IBAN"),
+        ("bankAccount", "a bank account"),
     ],
 )
 def test_names_tell_their_kind(column: str, what: str) -> None:

@@ -66,7 +66,12 @@ _NAMES: Final = (
     r"(?:^|_)(?:first|last|full|family|given|middle|maiden|user|nick|display|customer|person|patient|employee|client)"
     r"_?names?(?:$|_)|^names?$"
 )
-_STREET: Final = r"street|st|road|rd|avenue|ave|lane|drive|stra(?:ß|ss)e|str|weg|platz|rue|via|calle|plaza|ulica"
+_STREET: Final = (
+    r"(?:\b(?:street|st|road|rd|avenue|ave|lane|drive|rue|via|calle|plaza|ulica)|(?:stra(?:ß|ss)e|str|weg|platz))\b"
+)
+_NAME: Final = PersonalKind("a person's name", "firstname|forename|givenname|lastname|maiden|surname|username")
+_BIRTH: Final = PersonalKind("a date of birth", "birth|birthdate|birthday|born|dob")
+_TEXT: Final = PersonalKind("free text, which may name people", "comment|comments|remark|remarks|notes")
 _KINDS: Final = (
     PersonalKind("an e-mail address", "email|mail", r"[^@\s]{1,64}@[^@\s]{1,255}\.[A-Za-z]{2,24}", identifier=True),
     PersonalKind(
@@ -77,28 +82,26 @@ _KINDS: Final = (
         sensitivity=Sensitivity.RESTRICTED, identifier=True,
     ),
     PersonalKind("a phone number", "fax|mobile|msisdn|phone|tel|telephone", r"\+\d[\d ()/.-]{6,18}\d", identifier=True),
-    PersonalKind(
-        "an IBAN", "account|bank|iban", r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", _mod_97, Sensitivity.RESTRICTED, "payment", True
-    ),
+    PersonalKind("an IBAN", "iban", r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", _mod_97, Sensitivity.RESTRICTED, "payment", True),
+    PersonalKind("a bank account", "account|bank", None, None, Sensitivity.RESTRICTED, "payment", True),
     PersonalKind(
         "a payment card's number", "card|cardholder|cvv|pan", r"[2-6](?:[ -]?\d){12,18}", _luhn, Sensitivity.RESTRICTED,
         "payment", True,
     ),
     PersonalKind("an IP address", "ip|ipaddress", r"[\da-fA-F:.]{3,45}", _address, identifier=True),
     PersonalKind("a device's number", "imei|imsi", identifier=True),
-    PersonalKind("a date of birth", "birth|birthdate|birthday|born|dob"),
+    _BIRTH,
     PersonalKind(
         "an address", "address|city|latitude|longitude|postal|postcode|street|zip|zipcode",
-        rf"(?i)(?=.*\d)[^\n]{{0,60}}(?:\b|(?<=\w))(?:{_STREET})\b\.?[^\n]{{0,60}}",
+        rf"(?i)(?=.*\d)[^\n]{{0,60}}{_STREET}[^\n]{{0,60}}",
     ),
-    PersonalKind("a person's name", "firstname|forename|givenname|lastname|maiden|surname|username"),
+    _NAME,
     PersonalKind("a password", "password", sensitivity=Sensitivity.RESTRICTED),
     PersonalKind("about health", "diagnosis|medical|patient", sensitivity=Sensitivity.RESTRICTED, key="health"),
     PersonalKind("about income", "income|payroll|salary", sensitivity=Sensitivity.RESTRICTED),
     PersonalKind("about a person", "gender|nationality|pseudonym|religion|sex"),
-    PersonalKind("free text, which may name people", "comment|comments|remark|remarks|notes"),
+    _TEXT,
 )  # fmt: skip
-_NAME, _BIRTH, _TEXT = _KINDS[10], _KINDS[8], _KINDS[-1]
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST: Final = 320
 _SHARE: Final = 0.9
