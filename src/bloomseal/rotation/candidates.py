@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from ..core.errors import Hint, UsageError
+from ..core.errors import BloomsealError, Hint, UsageError
 from ..core.parquet.keys_at_hand import need_verified
 from ..core.parquet.schema import Schema
 from ..core.sbbf import PhysicalType
@@ -19,18 +20,21 @@ from ..core.storage.ref import FileRef
 from ..format.pages.inflate import codec_to_write
 from ..policy import TablePolicy
 from ..read.file import SealedFile
+from ..read.open import open_file
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec
 from ..storage.discovery.kinds import FoundFile
 from ..write.encode import Encoder
-from .files import ChangedError, mark_of
+from .files import ChangedError, DataFile, mark_of
 from .jobs import Rekey
 from .settings import Decryption, Encryption
 
-__all__ = ["RECORD", "Candidate", "Kind", "Kinds"]
+__all__ = ["RECORD", "TOKEN", "Candidate", "Kind", "Kinds", "need_compacted"]
 
 RECORD: Final = b"bloomseal.replaces"
 """Where a new file names those that it replaces, in its key-value metadata."""
+TOKEN: Final = re.compile(r"-[0-9a-f]{16}$")
+"""Of a new file's name, before its ending."""
 _APART: Final = {RECORD, b"pandas", b"ARROW:schema"}
 """What differs from file to file and says nothing of what the rows mean."""
 
@@ -171,6 +175,38 @@ def _record(file: ParquetFile) -> dict[str, bytes]:
         return {str(name): bytes.fromhex(one) for name, one in told["files"].items() if told["rows"] == file.num_rows}
     except (KeyError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def need_compacted(files: Sequence[DataFile], decryption: Decryption | None) -> None:
+    """Refuse a folder in which a compaction was killed before it had removed the old files. Once either they or the new
+    file have another identity, nobody can tell any more that their rows are there twice.
+
+    Raises:
+        UsageError: an old file is still there.
+    """
+    there = {file.ref.path: file.ref for file in files if file.outside is None and file.unseen is None}
+    unfinished: list[str] = []
+    for path, ref in there.items() if decryption is not None else ():
+        if TOKEN.search(path.removesuffix(".parquet")) is None:
+            continue
+        try:
+            with open_file(ref, decryption=decryption) as new:
+                held = _record(new) if isinstance(new, ParquetFile) else {}
+            for name, identity in held.items():
+                if (old := there.get(f"{posixpath.dirname(path)}/{name}")) is None:
+                    continue
+                with open_file(old, decryption=decryption) as file:
+                    still = file.identity == identity
+                if still:
+                    unfinished.append(old.path)
+        except BloomsealError:
+            continue  # a file that does not open is not changed either
+    if unfinished:
+        raise UsageError(
+            "a compaction was killed before it had removed this file",
+            file=unfinished[0],
+            hint="bloomseal compact ends it; then this again",
+        )
 
 
 def _kind(file: ParquetFile, schema: pa.Schema, sealing: Encryption) -> Kind | str:

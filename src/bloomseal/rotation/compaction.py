@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import secrets
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -38,7 +37,7 @@ from ..table.scan import spare_descriptors
 from ..table.sealed import SealedTable
 from ..write.output_keys import OutputKeys, sealed_leaves
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
-from .candidates import RECORD, Candidate, Kind, Kinds
+from .candidates import RECORD, TOKEN, Candidate, Kind, Kinds
 from .files import ChangedError, in_turn, need_unchanged
 from .settings import Encryption
 
@@ -48,7 +47,6 @@ Progress = Callable[[int, int], None]
 
 _ROW_GROUP_BYTES: Final = 128 << 20
 _MOST_FILES: Final = 1000
-_TOKEN: Final = re.compile(r"-[0-9a-f]{16}$")
 
 
 def compact(
@@ -139,7 +137,7 @@ class _Compaction:
     def _merge(self, group: Sequence[Candidate]) -> None:
         """One new file."""
         first, rows, size = group[0], sum(one.rows for one in group), sum(one.size for one in group)
-        stem = _TOKEN.sub("", first.name.removesuffix(".parquet"))
+        stem = TOKEN.sub("", first.name.removesuffix(".parquet"))
         place = replace(first.ref, path=f"{first.folder}/{stem}-{secrets.token_hex(8)}.parquet", fresh=True)
         told = {"output": place.path, "files": [one.ref.path for one in group], "rows": rows, "old_size": size}
         kind = cast(Kind, self._kinds.known[first.alike])

@@ -26,6 +26,7 @@ from ..storage.places import resolve_path
 from ..table.changes import ErasureOptions
 from ..table.open import open_whole
 from ..table.row_numbers import row_numbers
+from .candidates import need_compacted
 from .delta import DeltaChange
 from .erasure import Chosen, Erase, tidy_material
 from .files import DataFile, mark_of, sized
@@ -207,6 +208,7 @@ class _Table:
             self._delta = DeltaChange(FileRef(folder, resolve_path(self.places[0], filesystem).filesystem))
         self._by_path = {one.ref.path: one for one in self._found.files}
         files = [DataFile(one.ref, one.relative, one.size or 0) for one in self._found.files]
+        need_compacted(files, decryption)
         self.files = {file.name: file for file in files}
 
     def chosen(self, where: Any, progress: Progress | None) -> dict[str, Chosen]:

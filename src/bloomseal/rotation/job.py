@@ -33,6 +33,7 @@ class Job(ABC):
         operation: its name.
         done: the status of a file that it is done with.
         open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
+        keeps_identity: a file is the same one afterwards, by its ``aad_file_unique``.
         indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
             rewrap leaves as it is; `index compact --everything` gives an index fresh keys.
     """
@@ -40,6 +41,7 @@ class Job(ABC):
     operation: ClassVar[str]
     done: ClassVar[Status]
     open_ended: ClassVar[bool] = True
+    keeps_identity: ClassVar[bool] = False
     indexes: ClassVar[bool] = False
     _opened: frozenset[str] = frozenset()
 

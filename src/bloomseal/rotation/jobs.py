@@ -65,6 +65,7 @@ class Rewrap(Job):
     _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rewrap"
     done: ClassVar[Status] = Status.REWRAPPED
+    keeps_identity: ClassVar[bool] = True
     indexes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

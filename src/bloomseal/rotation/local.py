@@ -12,6 +12,7 @@ from ..core.errors import UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.kms.counters import Counters
 from ..keytools.material.store import tidy
+from .candidates import need_compacted
 from .files import DataFile, find_files
 from .job import Job, Progress
 from .journal import Journal, default_journal, job_digest
@@ -100,13 +101,15 @@ def rotate(
         progress: called with (bytes done, bytes of all files), from one thread at a time.
 
     Raises:
-        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; or the
-            journal is another job's, or in use.
+        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; a compaction
+            was killed there before it had removed its old files; or the journal is another job's, or in use.
         BloomsealError: the journal can't be written.
     """
     if jobs < 1:
         raise UsageError("at least one file is done at a time")
     files = _files(paths, job, filesystem, follow_links)
+    if not job.keeps_identity:
+        need_compacted(files, getattr(job, "decryption", None))
     began = time.monotonic()
     digest = digest_of(paths, job)
     place = journal or default_journal(job.operation, digest)
