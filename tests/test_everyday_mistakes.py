@@ -285,6 +285,7 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
         "bs.write_dataset(rows, 'p', compresion='zstd')\n"
         "bs.open_table('p').index('ssn', polcy='p')\n"
         "bs.open_table('p').attach(['ssn'], dryrun=True)\n"
+        "reveal_type(bs.probe('p', 'ssn', [1]))\n"
     )
     source = Path(bs.__file__).parents[1]
     done = subprocess.run(
@@ -302,6 +303,7 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
     assert 'Unexpected keyword argument "fpr"' in told[9]
     assert "error" in told[10]
     assert not {11, 12} & told.keys()
+    assert "FileAnswer" in told[18]
     for line, wrong in ((13, "pollicy"), (14, "bloom_filter"), (15, "compresion"), (16, "polcy"), (17, "dryrun")):
         assert f'Unexpected keyword argument "{wrong}"' in told[line], told[line]
 

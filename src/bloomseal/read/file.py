@@ -22,11 +22,12 @@ from ..core.spelling import named_columns
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.text import counted
-from ..core.verdict import Hits, Verdict, verdicts
+from ..core.verdict import Hits, verdicts
 from ..notebook import ShownInNotebooks
 from ..specs import decryption_for
 from ..storage.formats import Format
 from ..storage.places import FilePlace, open_source
+from .answers import FileAnswer
 from .plan import INT96_UNITS, ReadStats
 from .without_key import WithoutKey, checked_without_key, without_lost
 
@@ -244,7 +245,7 @@ class SealedFile(ABC, ShownInNotebooks):
     def hits(self, column: str, values: Values) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet."""
 
-    def probe(self, column: str, values: Values) -> list[list[Verdict]]:
+    def probe(self, column: str, values: Values) -> FileAnswer:
         """Ask every row group's filter for these values.
 
         Args:
@@ -252,13 +253,13 @@ class SealedFile(ABC, ShownInNotebooks):
             values: one or many, encoded by the *file's* type and hashed once.
 
         Returns:
-            One list per row group, one verdict per value.
+            One list per row group, one `Verdict` per value.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
-        return [verdicts(hits) for hits in self.hits(column, values)]
+        return FileAnswer(verdicts(hits) for hits in self.hits(column, values))
 
     def maybe_present(self, column: str, values: Values) -> npt.NDArray[np.bool_]:
         """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent. A row

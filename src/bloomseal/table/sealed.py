@@ -13,8 +13,9 @@ from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
 from ..core.text import counted
-from ..core.verdict import Hits, Verdict, verdicts
+from ..core.verdict import Hits, verdicts
 from ..notebook import ShownInNotebooks
+from ..read.answers import FileAnswer, TableAnswer
 from ..read.file import GATHERED, STREAMED, SealedFile, no_rows
 from ..read.plan import ReadStats
 from ..specs import EncryptionSpec, resolve_policy
@@ -219,7 +220,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
             raise
         return opener, left, schema
 
-    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
+    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> TableAnswer:
         """Ask the filters of all files.
 
         Returns:
@@ -230,7 +231,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
             UsageError: a column that no file has, a partition column, or a value of the wrong kind.
         """
         found = self._ask(column, values)
-        return {path: [verdicts(one) for one in hits] for path, hits in found}
+        return TableAnswer((path, FileAnswer(map(verdicts, hits))) for path, hits in found)
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `probe`, an array of shape (files, values): False where no row group of the file holds the value.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..format.verify import VerifyReport
     from ..policy import PolicyChoice
+    from ..read.answers import FileAnswer, TableAnswer
     from ..specs import PolicyArguments
     from ..write.attach import Progress
     from ..write.writer import FilterRequest
@@ -36,11 +37,12 @@ def probe(
     decryption: DecryptionSpec | PolicyChoice | None = None,
     filesystem: FileSystem | None = None,
     **policy: Unpack[PolicyArguments],
-) -> Any:
+) -> FileAnswer | TableAnswer:
     """`open_file(path).probe(column, values)`, or of a table `open_table(path).probe(column, values)`.
 
     Returns:
-        Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
+        Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists. Each
+        shows itself by row group, and tells `overall` verdicts.
     """
     if is_one_file(path, filesystem):
         with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:

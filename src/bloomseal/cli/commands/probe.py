@@ -8,6 +8,7 @@ import click
 
 from ...core.errors import BloomsealError, UsageError
 from ...core.verdict import Verdict
+from ...read.answers import overall
 from ..arguments.opening import TableOptions
 from ..arguments.options import options
 from ..arguments.values import parse_value, read_lines
@@ -72,8 +73,8 @@ def probe(
     with opened:
         by_group = opened.probe(column, _parsed(texts, opened.leaf(column), file, column))
     verdicts = [[group[index] for group in by_group] for index in range(len(texts))]
-    overall = [_overall(one) for one in verdicts]
-    present = any(verdict is not Verdict.ABSENT for verdict in overall)
+    found = [overall(one) for one in verdicts]
+    present = any(verdict is not Verdict.ABSENT for verdict in found)
     if quiet:
         return 0 if present else _ABSENT_EXIT
     if CommandState.current().json:
@@ -85,14 +86,14 @@ def probe(
                 "maybe_present": present,
                 "values": [
                     {"value": text, "verdict": verdict, "row_groups": one}
-                    for text, verdict, one in zip(texts, overall, verdicts, strict=True)
+                    for text, verdict, one in zip(texts, found, verdicts, strict=True)
                 ],
             }
         )
     else:
         rows = [
             (text, str(verdict), _groups(one, Verdict.MAYBE_PRESENT), _groups(one, Verdict.NO_FILTER))
-            for text, verdict, one in zip(texts, overall, verdicts, strict=True)
+            for text, verdict, one in zip(texts, found, verdicts, strict=True)
         ]
         table(["value", "verdict", "to read: row group", "without filter: row group"], rows)
     return 0 if present else _ABSENT_EXIT
@@ -104,11 +105,11 @@ def _ask_table(opened: SealedTable, path: str, column: str, texts: list[str], pe
     values = []
     for index, text in enumerate(texts):
         files = {name: [group[index] for group in groups] for name, groups in answers.items()}
-        files = {name: verdicts for name, verdicts in files.items() if _overall(verdicts) is not Verdict.ABSENT}
+        files = {name: verdicts for name, verdicts in files.items() if overall(verdicts) is not Verdict.ABSENT}
         values.append(
             {
                 "value": text,
-                "verdict": _overall([_overall(verdicts) for verdicts in files.values()]),
+                "verdict": overall([overall(verdicts) for verdicts in files.values()]),
                 "files_to_read": len(files),
                 "row_groups_to_read": sum(one is not Verdict.ABSENT for of in files.values() for one in of),
                 **({"files": files} if per_file else {}),
@@ -128,7 +129,7 @@ def _tell_files(values: list[dict[str, Any]]) -> None:
     rows = []
     for one in values:
         rows += [
-            (one["value"], name, str(_overall(of)), _groups(of, Verdict.MAYBE_PRESENT), _groups(of, Verdict.NO_FILTER))
+            (one["value"], name, str(overall(of)), _groups(of, Verdict.MAYBE_PRESENT), _groups(of, Verdict.NO_FILTER))
             for name, of in one["files"].items()
         ] or [(one["value"], "", str(one["verdict"]), "", "")]
     table(["value", "file", "verdict", "to read: row group", "without filter: row group"], rows)
@@ -143,13 +144,6 @@ def _parsed(texts: list[str], leaf: Leaf, file: str | None, column: str) -> list
             error.what = f"value {index + 1}: {error.what}"
             raise error.at(file=file, column=column) from None
     return asked
-
-
-def _overall(verdicts: list[Verdict]) -> Verdict:
-    for verdict in (Verdict.MAYBE_PRESENT, Verdict.NO_FILTER):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.ABSENT
 
 
 def _groups(verdicts: list[Verdict], wanted: Verdict) -> str:
