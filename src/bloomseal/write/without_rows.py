@@ -1,5 +1,6 @@
-"""A file without some of its rows. Row groups that keep all of theirs are carried over page by page; of the others the
-rows that are left are encoded anew, as the file has them: types, codecs, encodings, statistics and indexes.
+"""A file without some of its rows. Those that are left are encoded anew, as the file has them: types, row groups,
+codecs, encodings, statistics and indexes. So are row groups that keep all of theirs: a dictionary may name values that
+only rows of other row groups have, as Arrow stores it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def without_rows(
         UnsupportedError: as `need_same_types`. And as `convert`; in every case the file is as it was.
     """
     with open_source(ref) as source:
-        return _Reduction(source, target, decryption, encryption, True).reduced(gone, specs, accept)
+        return _Reduction(source, target, decryption, encryption, False).reduced(gone, specs, accept)
 
 
 def need_same_types(walk: Walk) -> list[str]:
@@ -137,20 +138,17 @@ class _Reduction(Conversion):
         self._names = need_same_types(self._walk)
         return self.run({}, None, accept)
 
-    def _add(self, assembler: Assembler, group: int, specs: Any, stored: Scratch) -> None:
-        gone = self._gone.get(group, ())
-        if not len(gone):
-            super()._add(assembler, group, specs, stored)
-        elif len(gone) < (self._walk.footer.row_group(group).num_rows or 0):
-            made = self._encoded(group, gone)
-            assembler.add_row_group(made, 0, self._filters(group, made))
-
-    def _encoded(self, group: int, gone: Any) -> Walk:
-        """The rows that are left, as a row group with the file's own schema."""
+    def _add(self, assembler: Assembler, group: int, specs: Any, stored: Scratch) -> None:  # noqa: ARG002
         rows = self._decoded(group)
         left = np.ones(rows.num_rows, dtype=np.bool_)
-        left[gone] = False
-        rows = rows.filter(pa.array(left))
+        if group in self._gone:
+            left[self._gone[group]] = False
+        if left.any():
+            made = self._encoded(group, rows.filter(pa.array(left)))
+            assembler.add_row_group(made, 0, self._filters(group, made))
+
+    def _encoded(self, group: int, rows: pa.Table) -> Walk:
+        """The rows that are left, as a row group with the file's own schema."""
         try:
             made = Encoder(rows.schema, self._options(group), self._walk.source.name).encode(rows)
         except UsageError:
