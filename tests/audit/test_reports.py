@@ -315,11 +315,11 @@ def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[st
     assert run("audit", path, "--may-destroy", "other:1", "--after", 0, *ring) == 0
     out = capsys.readouterr().out
     assert out.startswith("yes: other version 1")
-    assert "not looked at: copies outside of these places" in out
+    assert "not looked at:\n    copies outside of these places" in out
     assert run("audit", path, "--may-destroy", "other:1", *ring) == 3
     assert "writers may hold a key under it" in capsys.readouterr().out
     assert run("audit", path, "--may-destroy", "other:1", "--after", 0, "--also", lab.folder / "gone", *ring) == 3
-    assert f"in doubt: {lab.folder / 'gone'}: " in capsys.readouterr().out
+    assert f"in doubt:\n    {lab.folder / 'gone'}: " in capsys.readouterr().out
     assert run("audit", path, "--may-destroy", "pii:*", *ring) == 1
     assert run("audit", path, "--may-destroy", "pii:2") == 3
     assert "unknown" in capsys.readouterr().out

@@ -24,6 +24,7 @@ __all__ = [
     "answer",
     "facts",
     "json_line",
+    "listed",
     "place",
     "plain",
     "print_json",
@@ -94,6 +95,17 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.2f} GiB"
+
+
+def listed(title: str, lines: Iterable[str], *, most: int = _LISTED) -> None:
+    """Lines under a title, the first ones of many; no title where there is none."""
+    shown = list(lines)
+    if shown:
+        click.echo(f"  {title}")
+    for line in shown[:most]:
+        click.echo("\n".join(f"    {printable(part)}" for part in line.split("\n")))
+    if len(shown) > most:
+        click.echo(f"    and {len(shown) - most} more: --format json has all")
 
 
 def place(path: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -89,7 +89,7 @@ class Target:
             UsageError: it can't be written, or something else has taken the place meanwhile.
             MissingDependencyError: a library for this kind is not installed.
         """
-        pieces = _PIECES[self.kind](report)
+        pieces = _pieces(self.kind, report)
         try:
             if (stream := self._stream()) is not None:
                 with open(stream, "wb") as file:
@@ -182,36 +182,25 @@ def _parquet(rows: pa.Table) -> Iterator[bytes]:
     yield bytes(sink.getvalue())
 
 
-def _encoded(texts: Iterable[str]) -> Iterator[bytes]:
-    """A report of a hundred thousand files is never held as a whole."""
+def _pieces(kind: str, report: Report) -> Iterator[bytes]:
+    """A report of a hundred thousand files is never held as a whole.
+
+    Raises:
+        MissingDependencyError: a library for this kind is not installed.
+    """
+    from ..audit.rendering.cbom import to_cbom
+    from ..audit.rendering.html import to_html
+    from ..audit.rendering.sarif import sarif_pieces
     from ..audit.streamed import encoded
 
-    return encoded(texts)
-
-
-def _sarif(report: Report) -> Iterable[str]:
-    from ..audit.rendering.sarif import sarif_pieces
-
-    return sarif_pieces(report, base=os.getcwd())  # noqa: PTH109
-
-
-def _html(report: Report) -> Iterable[str]:
-    from ..audit.rendering.html import to_html
-
-    return [to_html(report)]
-
-
-def _cbom(report: Report) -> Iterable[str]:
-    from ..audit.rendering.cbom import to_cbom
-
-    return [to_cbom(report)]
-
-
-_PIECES: Final[dict[str, Callable[[Report], Iterator[bytes]]]] = {
-    "parquet": lambda report: _parquet(report.inventory),
-    "findings": lambda report: _parquet(report.findings_table()),
-    "json": lambda report: _encoded(report.json_pieces()),
-    "sarif": lambda report: _encoded(_sarif(report)),
-    "html": lambda report: _encoded(_html(report)),
-    "cbom": lambda report: _encoded(_cbom(report)),
-}
+    match kind:
+        case "parquet":
+            return _parquet(report.inventory)
+        case "findings":
+            return _parquet(report.findings_table())
+        case "json":
+            return encoded(report.json_pieces())
+        case "sarif":
+            return encoded(sarif_pieces(report, base=os.getcwd()))  # noqa: PTH109
+        case _:
+            return encoded([to_html(report) if kind == "html" else to_cbom(report)])

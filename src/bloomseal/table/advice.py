@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from ..sbbf import FilterSpec
 
 if TYPE_CHECKING:
     from ..core.parquet.schema import Leaf
-    from ..read.file import SealedFile
+    from .query.parts import TableParts
 
 __all__ = ["ColumnAdvice", "advise"]
 
@@ -54,15 +54,6 @@ _SEALED: Final = 90
 """Bytes that sealing adds to a filter, and its header."""
 _RUN_BYTES: Final = 700
 _MINIBLOCK: Final = 32
-
-
-class Sampled(Protocol):
-    """A table, as far as advice needs it: a `SealedTable`."""
-
-    @property
-    def files(self) -> list[str]: ...
-
-    def open(self, number: int) -> SealedFile: ...
 
 
 @dataclass
@@ -126,7 +117,7 @@ class _ColumnSample:
 
 
 def advise(
-    table: Sampled,
+    table: TableParts,
     columns: Sequence[str] | None = None,
     *,
     queries: Mapping[str, Sequence[Any]] | None = None,

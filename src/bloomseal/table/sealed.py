@@ -277,7 +277,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """
         from .advice import advise
 
-        return advise(self, columns, queries=queries, fpp=fpp, false_places=false_places)
+        return advise(self._parts, columns, queries=queries, fpp=fpp, false_places=false_places)
 
     def index(
         self,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...core.errors import BloomsealError
 from ...core.keys.material import KeyMaterial
 from ...core.storage.ref import FileRef
-from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ..facts.files.file import FileFacts
 from ..facts.files.scan import Scanner
-from ..facts.keys import KeyFacts, SidecarView
+from ..facts.keys import KeyFacts, SidecarView, file_of
 from .question import ALL_VERSIONS, DestructionQuestion, DestructionReason
 
-__all__ = ["Examined", "Examiner", "Work", "file_of"]
+__all__ = ["Examined", "Examiner", "Work"]
 
 
 @dataclass(slots=True)
@@ -36,12 +34,6 @@ class Examined:
 
     def doubt(self, what: str, column: str | None = None) -> None:
         self.reasons.append(DestructionReason("unknown", self.place, what, column))
-
-
-def file_of(sidecar: str) -> str:
-    """The path of the data file that a sidecar stands beside."""
-    folder, name = posixpath.split(sidecar)
-    return posixpath.join(folder, name.removeprefix(MATERIAL_PREFIX).removesuffix(".json"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from ...core.text import counted
 from ...keytools.tools import KeyTools
 from ..facts.auditor import AnyPath, Auditor, AuditorOptions
 from ..facts.files.file import FilterCheck
+from ..facts.keys import file_of
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
-from .examine import Examined, Examiner, Work, file_of
+from .examine import Examined, Examiner, Work
 from .question import ALL_VERSIONS, CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import posixpath
 import sys
 from copy import copy
 from dataclasses import dataclass, replace
@@ -24,8 +25,9 @@ from ...keytools.kms_protocols import MasterKeyFacts, MasterVersion
 from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
 from ...keytools.tools import KeyTools
+from ...storage.discovery.kinds import MATERIAL_PREFIX
 
-__all__ = ["MANIFEST", "Impatient", "KeyFacts", "Kms", "SidecarView"]
+__all__ = ["MANIFEST", "Impatient", "KeyFacts", "Kms", "SidecarView", "file_of"]
 
 _WRAPPING_BYTES: Final = 12 + 16
 _OUTAGES: Final = 3
@@ -287,3 +289,9 @@ class Impatient:
             if error.retryable:
                 self._outages.append(error)
             raise
+
+
+def file_of(sidecar: str) -> str:
+    """The path of the data file that a sidecar stands beside."""
+    folder, name = posixpath.split(sidecar)
+    return posixpath.join(folder, name.removeprefix(MATERIAL_PREFIX).removesuffix(".json"))

@@ -10,10 +10,9 @@ from ...core.columns import nearest_entry
 from ...core.limits import MAX_GCM_SEALS
 from ...core.storage.ref import FileRef
 from ...policy import SENSITIVE, TablePolicy
-from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.places import exists
 from ..facts.files.file import FileFacts
-from ..facts.keys import MANIFEST, KeyFacts
+from ..facts.keys import MANIFEST, KeyFacts, file_of
 from .findings import Finding, Severity
 from .judged import Facts, found
 
@@ -120,9 +119,8 @@ def _near(
 ) -> Iterator[Finding]:
     if 2 * count >= limit:
         severity = Severity.CRITICAL if count > limit else Severity.WARNING
-        details = {"files": files}
         message = f"{what}; the limit is {limit}"
-        made = found("BS307", message, severity, file.path, column, (), details)
+        made = found("BS307", message, severity, file.path, column, (), {"files": files})
         yield made if len(files) > 1 else made.unmendable()
 
 
@@ -188,8 +186,7 @@ def _previous(policy: TablePolicy, column: str) -> tuple[str, ...]:
 def check_material(facts: Facts) -> Iterator[Finding]:
     """Key material beside the files that no file needs."""
     for ref in facts.places.sidecars:
-        folder, name = posixpath.split(ref.path)
-        data = posixpath.join(folder, name.removeprefix(MATERIAL_PREFIX).removesuffix(".json"))
+        data = file_of(ref.path)
         if not exists(FileRef(data, ref.filesystem)):
             yield found("BS313", f"there is no {posixpath.basename(data)} beside it", None, ref.path)
     for file in facts.files:

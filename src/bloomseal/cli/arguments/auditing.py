@@ -11,7 +11,7 @@ import click
 from ...core.errors import UsageError
 from ...policy import Policy
 from ..command import PATH, CommandState
-from ..render import facts, print_json, printable, progress
+from ..render import facts, listed, print_json, printable, progress
 from .keys import KeyOptions
 from .options import option, policy_option
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["DestructionOptions", "HeldAgainst", "LookOptions"]
 
 _EXIT_CODES: Final = {"yes": 0, "no": 1, "unknown": 3}
-_SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -127,11 +126,7 @@ def _tell(found: Destruction) -> None:
     which = "in all its versions" if version == "*" else f"version {version}"
     click.echo(printable(f"{found.answer}: {key} {which}"))
     for answer, said in (("no", "needed by"), ("unknown", "in doubt")):
-        reasons = [reason for reason in found.reasons if reason.answer == answer]
-        for reason in reasons[:_SHOWN]:
-            click.echo(printable(f"  {said}: {reason}"))
-        if len(reasons) > _SHOWN:
-            click.echo(f"  and {len(reasons) - _SHOWN} more: --format json has all")
+        listed(f"{said}:", (str(reason) for reason in found.reasons if reason.answer == answer))
     facts(
         [
             ("looked at", ", ".join(found.looked_at)),
@@ -143,5 +138,4 @@ def _tell(found: Destruction) -> None:
             ("gone from older versions", len(found.missing)),
         ]
     )
-    for text in found.not_looked_at:
-        click.echo(f"  not looked at: {text}")
+    listed("not looked at:", found.not_looked_at)

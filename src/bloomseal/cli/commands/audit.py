@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +13,7 @@ from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
 from ..arguments.values import read_lines
 from ..command import PATH, Command, CommandState
-from ..render import facts, place, print_json, printable, progress, remark, show, table
+from ..render import facts, listed, place, print_json, progress, remark, show, table
 from ..reports import Target
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _FOUND, _UNSEEN, _NOT_JUDGED = 1, 3, 4
-_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -213,8 +211,8 @@ def audit(
                 title="Since the older inventory",
             )
             retired = [f"{one['master_key']}:{one['version']}" for one in changes["retired"]]
-            _list("needed by no file seen (--may-destroy answers for all versions):", retired)
-            _list("missed:", changes["missed"])
+            listed("needed by no file seen (--may-destroy answers for all versions):", retired)
+            listed("missed:", changes["missed"])
     return gate.code(report)
 
 
@@ -237,25 +235,15 @@ def _tell(report: Report) -> None:
         if verbose:
             heads, shown = ["severity", "rule", "what", "where"], [_line(one) for one in report.findings]
         table(heads, shown)
-        _list("to mend it:", (f"{command}\n      # {', '.join(ids)}" for command, ids in report.commands().items()))
+        listed("to mend it:", (f"{command}\n      # {', '.join(ids)}" for command, ids in report.commands().items()))
         serious = (one for one in rules if one.worst.severity.label != "info" and one.advice)
         # What a person does is told once for a rule, by the worst of its findings.
-        _list("for a person, before anything else:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious))
+        listed("for a person, before anything else:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious))
         if not verbose:
             click.echo("  every finding: --verbose, --format json, --report html=FILE; the rules: docs/audit-rules.md")
-    _list("could not look:", report.unseen)
-    _list("not seen:", report.hidden)
-    _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
-
-
-def _list(title: str, lines: Iterable[str]) -> None:
-    shown = list(lines)
-    if shown:
-        click.echo(f"  {title}")
-    for line in shown[:_LISTED]:
-        click.echo("\n".join(f"    {printable(part)}" for part in line.split("\n")))
-    if len(shown) > _LISTED:
-        click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
+    listed("could not look:", report.unseen)
+    listed("not seen:", report.hidden)
+    listed("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
 
 
 def _line(one: Finding, *counts: int) -> list[Any]:

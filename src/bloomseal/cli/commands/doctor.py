@@ -14,6 +14,7 @@ import click
 
 from ... import __version__
 from ...core.errors import BloomsealError, UsageError
+from ...core.text import counted
 from ...keytools.keyring.keyring import Keyring
 from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
@@ -211,15 +212,18 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
 def _findings(report: Report, path: str) -> Iterator[Check]:
     from ...audit import Severity
 
+    said: set[str] = set()
     for found in report.by_rule():
         worst = found.worst
         if worst.severity >= Severity.WARNING:
+            mend = "the same command" if worst.mend in said else worst.mend
+            said.add(worst.mend)
             yield Check(
                 "table",
                 f"{worst.rule.id} {worst.rule.name}",
                 CheckOutcome.PROBLEM if worst.severity >= Severity.ERROR else CheckOutcome.NOTE,
-                f"{found.files} file{'s' if found.files > 1 else ''}, such as {worst.file or path}: {worst.message}",
-                worst.mend,
+                f"{counted(found.files, 'file')}, such as {worst.file or path}: {worst.message}",
+                mend,
             )
 
 

@@ -162,44 +162,37 @@ def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None
 
 def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError], filters: bool) -> None:
     """Files of which there is something to know, and a summary of all."""
-    reports = [report for report, _ in seen]
+    reports, verbose = [report for report, _ in seen], CommandState.current().verbose
     for report, encrypted in seen:
-        if not report.ok or CommandState.current().verbose:
+        if not report.ok or verbose:
             _show_verified(report, encrypted, filters)
     for problem in failed:
         click.echo(printable(f"failed: {problem}"))
-    broken = len(failed) + sum(not report.ok for report in reports)
+    every, broken = len(reports) + len(failed), len(failed) + sum(not report.ok for report in reports)
     complete = sum(report.complete for report in reports)
-    part = len(reports) + len(failed) - broken - complete
+    part = every - broken - complete
     unopened = Counter(column for report in reports for column in report.inaccessible)
     facts(
         [
-            (
-                "verdict",
-                f"failed: {broken} of {counted(len(reports) + len(failed), 'file')}" if broken else "no module failed",
-            ),
+            ("verdict", f"failed: {broken} of {counted(every, 'file')}" if broken else "no module failed"),
             ("complete", counted(complete, "file")),
             ("sound, as far as they could be opened", counted(part, "file") if part else None),
-            ("failed", counted(broken, "file") if broken else None),
             ("no key for", ", ".join(f"{name} ({counted(count, 'file')})" for name, count in unopened.items()) or None),
             ("filters that hold their values", sum(report.filters_true for report in reports) if filters else None),
             ("filters not asked", sum(len(report.filters_unasked) for report in reports) or None),
         ],
-        title=counted(len(reports) + len(failed), "file"),
+        title=counted(every, "file"),
     )
     _show_modules(reports)
     notes = Counter(note for report in reports for note in report.notes)
     for note, count in notes.most_common(_NOTES):
         click.echo(printable(f"  note: {note} ({counted(count, 'file')})"))
-    if not CommandState.current().verbose:
+    if not verbose:
         click.echo("  each file: --verbose, --format json")
 
 
 def _show_modules(reports: Sequence[VerifyReport]) -> None:
-    authentic: Counter[str] = Counter()
-    other: Counter[str] = Counter()
-    for report in reports:
-        authentic.update(report.authenticated)
-        other.update(report.unauthenticated)
+    authentic = sum((report.authenticated for report in reports), Counter[str]())
+    other = sum((report.unauthenticated for report in reports), Counter[str]())
     kinds = sorted({*authentic, *other})
     table(["module", "authenticated", "not authenticated"], [(kind, authentic[kind], other[kind]) for kind in kinds])
