@@ -412,6 +412,8 @@ def test_hints_name_what_helps_here(run: Run, folder: Path) -> None:
     assert "--table-root FOLDER" in run("verify", "t/country=DE", *NAMED).out
     pq.write_table(pa.table({"id": [1]}), "t/plain.parquet")
     assert "bloomseal seal" in run("verify", "t/plain.parquet", *NAMED, "--table-root", "t").err
+    assert run("write", "people.csv", "t/b.parquet", "--keyring", "keys.json", "--footer-key", "footer").code == 0
+    assert "bloomseal rekey" in run("verify", "t/b.parquet", *NAMED, "--table-root", "t").err
     assert f"Try: {file}\n" in run("read", "t/country=DE/b.parquet", *NAMED).err
     assert "bloomseal write" in run("verify", "people.csv").err
 

@@ -29,7 +29,7 @@ PROGRAM = Path(sys.executable).with_name("bloomseal")
 def examples() -> list[str]:
     """The command lines under "Example" in every command's help, in the order of a working day."""
     found = []
-    for name in ("keyring", "write", "attach", "probe", "read", "verify", "show", "demo"):
+    for name in ("keyring", "write", "attach", "probe", "read", "head", "count", "verify", "show", "demo"):
         command = cli.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None
         help_text = click.unstyle(command.help or "").replace("\\\n", " ")

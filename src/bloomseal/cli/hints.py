@@ -11,7 +11,7 @@ from ..core.errors import BloomsealError, Hint, MissingFileError
 
 __all__ = ["hint_for"]
 
-_KEYS: Final = "--keyring PATH, --kms URI, --key-file NAME=PATH or --key-env NAME=VARIABLE"
+_KEYS: Final = "--policy FILE, --keyring PATH, --kms URI, --key-file NAME=PATH or --key-env NAME=VARIABLE"
 _IN_OPTIONS: Final = {
     Hint.INT96_US: "--int96-unit us",
     Hint.INT96_NS: "--int96-unit ns",

@@ -47,7 +47,7 @@ class Hint(StrEnum):
 
     INT96_US = 'int96_unit="us"'
     INT96_NS = 'int96_unit="ns"'
-    KEYS = "decryption=DecryptionSpec(keys=...)"
+    KEYS = "policy=, or decryption=DecryptionSpec(keys=...)"
     KEYS_TO_WRITE = "keys=bloomseal.Keyring(...), or the data key itself as bytes"
     KEYS_BY_NAME = "keys= a Keyring or KMS, or give the data keys themselves as bytes"
     FOOTER_KEY = "footer_key="

@@ -71,6 +71,8 @@ def _advise(error: PolicyError | IntegrityError, policy: TablePolicy) -> None:
     """What serves the holder of a policy."""
     if error.hint is Hint.PLAINTEXT:
         error.hint = Hint.SEAL
+    elif error.hint is Hint.NO_AAD_PREFIX:
+        error.hint = "bloomseal rekey --policy FILE --aad-prefix '' gives it the policy's"
     elif isinstance(error, IntegrityError) and error.hint is None and "{path}" in str(policy.aad_prefix):
         error.hint = Hint.TABLE_ROOT
 
