@@ -110,6 +110,21 @@ def test_written_read_looked_after_and_bound_to_its_place(
         bss.check_table(spark, folder)
 
 
+def test_keys_that_are_everywhere_are_joined_by_spark_s_reader(
+    spark: SparkSession, policy: Policy, tmp_path: Path
+) -> None:
+    bss.enable(spark, policy=policy)
+    folder = tmp_path / "people"
+    write(spark.range(0, 40, 1, 5).selectExpr("id", "concat('ssn-', id) AS ssn", "id % 2 AS k"), folder, policy)
+    found = bss.semi_join(spark, folder, "ssn", [f"ssn-{i}" for i in range(40)], columns=["id"])
+    assert "FileScan parquet" in str(found._jdf.queryExecution().executedPlan().toString())
+    assert sorted(row.id for row in found.collect()) == [*range(40)]
+    moved = next((folder / "k=0").glob("*.parquet"))
+    moved.rename(folder / "k=1" / moved.name)
+    with pytest.raises(Exception, match=f"{moved.name}|Tag mismatch"):
+        bss.semi_join(spark, folder, "ssn", [f"ssn-{i}" for i in range(40)], columns=["id"]).collect()
+
+
 def test_a_part_of_a_table_is_named_with_the_tables_folder(
     spark: SparkSession, policy: Policy, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:

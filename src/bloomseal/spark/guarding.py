@@ -13,6 +13,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.columns import in_tables
+from ..core.encryption import Algorithm
 from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY
@@ -81,11 +82,12 @@ def placed(
     return policy, {**{name: qualified(spark, root) for name, root in roots.items()}, **uris}
 
 
-def table_place(table: TablePolicy, folder: str | None) -> dict[str, Any]:
+def table_place(table: TablePolicy, folder: str | None, *, pinned: bool = False) -> dict[str, Any]:
     """What the bridge is told of a table: how its files' AAD prefixes are made, and its master keys.
 
     Args:
         folder: the table's, as a URI; None where it is not known.
+        pinned: for a read that holds each column to the master keys that the policy names.
     """
     prefix = None
     if table.aad_prefix is not None:
@@ -99,13 +101,24 @@ def table_place(table: TablePolicy, folder: str | None) -> dict[str, Any]:
         "prefix": prefix,
         "store": table.store_aad_prefix,
         "keys": sorted(table.master_keys),
-        "options": {} if folder is None else options(table),
+        "options": {} if folder is None or pinned else options(table),
         "footer": not table.plaintext_footer,
         "complete": table.complete or table.uniform,
         "columns": {in_tables(name): column.key for name, column in table.columns.items()},
         # Where all columns are sealed; others are kept out of the names of folders by their keys.
         "folders": sorted(table.partition_by) if table.complete or table.uniform else None,
+        "pins": _pins(table) if pinned else None,
     }
+
+
+def _pins(table: TablePolicy) -> dict[str, Any]:
+    footer = sorted({table.footer_key, *table.previous_footer_keys})
+    sealed = {name: table.columns[name] for name in table.encrypted_columns}
+    columns = {
+        in_tables(name): sorted({one.key, *one.previous_keys}) if one.key else footer for name, one in sealed.items()
+    }
+    ctr = table.allow_ctr or table.algorithm is Algorithm.AES_GCM_CTR_V1
+    return {"footer": footer, "columns": columns, "ctr": ctr}
 
 
 def folder_uri(table: TablePolicy, target: str) -> str:

@@ -27,7 +27,6 @@ __all__ = [
     "BATCH_COMMITS",
     "CATALOG_WATCH",
     "KMS_CLIENT",
-    "SEALED_READS",
     "STREAM_COMMITS",
     "bridge_jar",
     "build_jar",
@@ -40,10 +39,9 @@ BATCH_COMMITS: Final = "bloomseal.spark.LateDeletes"
 STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
 CATALOG_WATCH: Final = "bloomseal.spark.CatalogWatch"
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
-SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "FileKeys.java", "TableCrypto.java",
-    "SealedReads.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
+    "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "FileKeys.java", "Pins.java",
+    "TableCrypto.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

@@ -171,17 +171,20 @@ def _uris(spark: SparkSession, places: Places) -> list[str]:
     return [qualified(spark, place) for place in places]
 
 
-def settings_for(spark: SparkSession, table: TablePolicy, target: str) -> dict[str, str]:
+def settings_for(spark: SparkSession, table: TablePolicy, target: str, *, pinned: bool = False) -> dict[str, str]:
     """What a write to `target`, a folder or URI, needs beside `settings.options`: the name of settings by which the
     bridge knows that this table lies there. Nothing where no file, of this session either, is bound to its place.
+
+    Args:
+        pinned: for a read instead; see `table_place`.
 
     Raises:
         PolicyError: the table's folder is another one.
     """
     known = _given[_name(spark)]
-    if table.aad_prefix is None and not any(one["prefix"] for one in known["tables"]):
+    if not pinned and table.aad_prefix is None and not any(one["prefix"] for one in known["tables"]):
         return {}
-    given = {**known, "tables": [table_place(table, folder_uri(table, target))]}
+    given = {**known, "tables": [table_place(table, folder_uri(table, target), pinned=pinned)]}
     return {ACCESS: f"bloomseal:{_add_settings(spark, given)}"}
 
 

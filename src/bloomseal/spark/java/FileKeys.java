@@ -40,6 +40,8 @@ final class FileKeys implements DecryptionKeyRetriever {
   private final Path file;
   private final TablePlaces place;
   private JsonNode beside;
+  /** The one that the last key was had under. */
+  String masterKey;
 
   /** @param place the file's, whose table's master keys are the only ones; null where no place matters */
   FileKeys(Configuration configuration, Path file, TablePlaces place) {
@@ -136,6 +138,7 @@ final class FileKeys implements DecryptionKeyRetriever {
     if (key.length != 16 && key.length != 24 && key.length != 32) {
       throw bad("a data key of " + key.length + " bytes; AES keys have 16, 24 or 32");
     }
+    this.masterKey = masterKey;
     return key;
   }
 

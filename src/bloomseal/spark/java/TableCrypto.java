@@ -25,7 +25,7 @@ import org.apache.parquet.hadoop.metadata.ColumnPath;
  *
  * Written for Janino, hence without lambdas and generics.
  */
-public class TableCrypto extends PropertiesDrivenCryptoFactory {
+public final class TableCrypto extends PropertiesDrivenCryptoFactory {
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration conf, Path file, WriteContext context) throws ParquetCryptoRuntimeException {
@@ -132,8 +132,15 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
     boolean sealed = sealedOnly(conf, file);
     Guard.checkRead(conf, file, sealed);
     TablePlaces place = TablePlaces.of(conf, file);
-    FileDecryptionProperties.Builder builder =
-        FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(conf, file, place));
+    if (place != null && place.pins() != null) {
+      FileKeys keys = new FileKeys(conf, file, place);
+      Pins.check(conf, place, keys, properties(place, keys, true));
+    }
+    return properties(place, new FileKeys(conf, file, place), sealed);
+  }
+
+  private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, boolean sealed) {
+    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withKeyRetriever(keys);
     byte[] prefix = place == null ? null : place.prefix();
     if (prefix != null) {
       builder.withAADPrefix(prefix);
@@ -142,7 +149,7 @@ public class TableCrypto extends PropertiesDrivenCryptoFactory {
   }
 
   /** Whether a file in plaintext, put in the place of another, ends the query. */
-  boolean sealedOnly(Configuration conf, Path file) {
+  private static boolean sealedOnly(Configuration conf, Path file) {
     try {
       return Guard.isInTable(conf, file);
     } catch (IOException e) {

@@ -3,6 +3,7 @@ package bloomseal.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.io.IOException;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.Iterator;
@@ -141,6 +142,13 @@ final class TablePlaces {
 
   /** As above; null for other places. A file system's own check knows that hdfs://nn:8020 is hdfs://nn. */
   static String below(Configuration conf, Path place, Path folder, boolean links) throws IOException {
+    URI one = place.toUri();
+    URI other = folder.toUri();
+    // The usual case, for each file of a table: no file system need be asked.
+    if (!links && one.getScheme() != null && one.getScheme().equals(other.getScheme())
+        && String.valueOf(one.getAuthority()).equals(String.valueOf(other.getAuthority()))) {
+      return below(one.getPath(), other.getPath());
+    }
     FileSystem files = folder.getFileSystem(conf);
     Path whole;
     try {
@@ -148,8 +156,10 @@ final class TablePlaces {
     } catch (IllegalArgumentException e) {
       return null; // on another file system
     }
-    String inner = real(files, whole, links);
-    String outer = real(files, files.makeQualified(folder), links);
+    return below(real(files, whole, links), real(files, files.makeQualified(folder), links));
+  }
+
+  private static String below(String inner, String outer) {
     if (inner.equals(outer)) {
       return "";
     }
@@ -228,16 +238,23 @@ final class TablePlaces {
     return table.get(what).asBoolean();
   }
 
-  /** The master key of a column, of the nearest of the policy's columns and groups: an SSN may hold what an ssn does. */
-  String keyOf(String leaf) {
-    String nearest = nearest(leaf, false);
-    nearest = nearest != null ? nearest : nearest(leaf, true);
-    return nearest == null ? null : table.get("columns").get(nearest).textValue();
+  /** The master keys that the table's columns are held to; null where a read does not ask for it. */
+  JsonNode pins() {
+    return table != null && table.hasNonNull("pins") ? table.get("pins") : null;
   }
 
-  private String nearest(String leaf, boolean anyCase) {
+  /** The master key of a column, of the nearest of the policy's columns and groups: an SSN may hold what an ssn does. */
+  String keyOf(String leaf) {
+    JsonNode columns = table.get("columns");
+    String nearest = nearest(columns, leaf, false);
+    nearest = nearest != null ? nearest : nearest(columns, leaf, true);
+    return nearest == null ? null : columns.get(nearest).textValue();
+  }
+
+  /** Of these columns, and groups above several, the one that a leaf is or lies nearest below; null where there is none. */
+  static String nearest(JsonNode columns, String leaf, boolean anyCase) {
     String found = null;
-    for (Iterator names = table.get("columns").fieldNames(); names.hasNext();) {
+    for (Iterator names = columns.fieldNames(); names.hasNext();) {
       String name = (String) names.next();
       if ((leaf + ".").regionMatches(anyCase, 0, name + ".", 0, name.length() + 1)
           && (found == null || name.length() > found.length())) {

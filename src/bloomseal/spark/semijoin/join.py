@@ -44,8 +44,8 @@ def semi_join(
     that sealed indexes leave once, under the policy, asks them and reads them in one go.
 
     Where a prediction says that pruning can't pay, the table is read whole, with a warning: by Spark's own reader after
-    `enable`, where that finds the same files and types, otherwise by Bloomseal's. Each run opens every file under the
-    policy, too. Spark's reader takes sealed files only here.
+    `enable`, where that finds the same files and types, otherwise by Bloomseal's. Spark's reader takes sealed files
+    only here, whose columns are under the policy's master keys.
 
     Args:
         path: the table's folder.
@@ -94,9 +94,7 @@ def with_keys(
         if whole is None:
             rows = request.rows(schema, where, question.search.of_all(), question.use_index)
         else:
-            # In this order: a run that stops at its first rows has looked at the files before.
-            rows = request.frame(schema, {"only_check": "true"}).union(whole)
-            rows = rows if where is None else rows.where(where)
+            rows = whole if where is None else whole.where(where)
     if question.prediction.keys <= _BROADCAST_KEYS:
         wanted = f.broadcast(wanted)
     joined = rows.join(wanted, rows[path_in_sql(column)] == wanted[wanted.columns[0]], "left_semi")

@@ -9,15 +9,18 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from ..jar import SEALED_READS
+from ..given import CRYPTO_FACTORY
 from ..listing import classic_jvm, split_uri
+from ..session import settings_for
 from .keys import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from ...policy import TablePolicy
     from ..request import Request
+    from ..source.options import SourceOptions
 
 __all__ = ["whole_table"]
 
@@ -25,18 +28,21 @@ _TASK_BYTES: Final = 128 * 1024 * 1024
 
 
 def whole_table(request: Request, schema: StructType) -> DataFrame | None:
-    """These columns of all of a table without a log; None where the session has no key bridge, or Spark's reader finds
-    other files in the table's folder, or has other types for them: it reads nanoseconds and half floats in other ways
-    or not at all. It knows no policy: each run has to look at the files, too.
+    """These columns of all of a table without a log; None where the session has no key bridge, the bridge could not do
+    what the policy or an option asks for, or Spark's reader finds other files in the table's folder, or has other types
+    for them: it reads nanoseconds and half floats in other ways or not at all. Before it opens a file, the bridge holds
+    the columns that it reads against the policy (`java/Pins.java`).
     """
     spark, settings, tree = request.spark, request.settings, request.tree
-    bridged = spark.conf.get("bloomseal.kms", None) is not None and settings.table is not None
-    prefixed = settings.aad_prefix is not None or (settings.table is not None and settings.table.aad_prefix is not None)
-    if not bridged or prefixed or tree.rules is not None or len(settings.paths) > 1:
+    bridged = spark.conf.get("bloomseal.kms", None) == settings.kms
+    if (table := settings.table) is None or not bridged or not _bridge_opens(settings, table):
+        return None
+    if tree.rules is not None or len(settings.paths) > 1:
         return None
     # A session that leaves out what can't be read would answer without a word.
     strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-    reader = spark.read.options(**strict).option("parquet.crypto.factory.class", SEALED_READS)
+    keys = settings_for(spark, table, settings.paths[0], pinned=True)
+    reader = spark.read.options(**strict, **keys).option("parquet.crypto.factory.class", CRYPTO_FACTORY)
     try:
         frame = reader.option("mergeSchema", str(settings.merge_schema).lower()).parquet(_literal(settings.paths[0]))
     except (PySparkException, Py4JError):  # the latter where a job of Spark's fails, which merges schemas
@@ -49,6 +55,19 @@ def whole_table(request: Request, schema: StructType) -> DataFrame | None:
     cores = spark.sparkContext.defaultParallelism
     tasks = max(4 * cores, sum(file.size for file in tree.files) // _TASK_BYTES)
     return frame.select(*map(quoted, schema.names)).coalesce(tasks)
+
+
+def _bridge_opens(settings: SourceOptions, table: TablePolicy) -> bool:
+    """Whether the bridge can open files as these settings have it."""
+    options = (
+        settings.aad_prefix,
+        settings.encrypted_columns,
+        settings.allow_plaintext,
+        settings.allow_unverified_footer,
+    )
+    # It tries one prefix for each file, takes any writer that the KMS lets wrap, and has the access log of the JVM.
+    policy = table.previous_aad_prefixes, table.authentic_writers, table.access_log, table.reading
+    return not any((*options, *policy)) and settings.columns_without_key == "error"
 
 
 def _files_of(frame: DataFrame) -> set[str]:

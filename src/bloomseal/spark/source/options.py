@@ -40,7 +40,6 @@ _FLAGS: Final = (
     "dry_run",
     "infer_partition_types",
     "merge_schema",
-    "only_check",
 )
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _KNOWN: Final = (
@@ -121,8 +120,6 @@ class SourceOptions:
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
         use_index, trust: whether sealed indexes are asked, as in `bloomseal.open_table`.
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
-        only_check: open each file under the policy, and what it has of the frame's columns, but read no row; for files
-            that Spark's own reader reads.
         partition_by: columns that are folders; the policy's word counts where there is one.
     """
 
@@ -144,7 +141,6 @@ class SourceOptions:
     use_index: str = "auto"
     trust: str = "auto"
     dry_run: bool = False
-    only_check: bool = False
     partition_by: tuple[str, ...] = ()
 
     @classmethod

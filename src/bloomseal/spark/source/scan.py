@@ -15,9 +15,8 @@ from ...core.cached import cached_property
 from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...core.exclusion import Exclusion, by_index
 from ...read.file import SealedFile
-from ...read.parquet import ParquetFile, need_parquet
+from ...read.parquet import ParquetFile
 from ...read.predicate.condition import Compare
-from ..opening import check_protection
 from .files.live import Rules
 from .layout import ColumnLayout
 from .options import SourceOptions
@@ -103,7 +102,7 @@ class Scan:
     def is_selective(self) -> bool:
         """Whether little of each file is read, as far as that is known beforehand."""
         asked = any(one.by_equality and one.column.split(".")[0] not in self.partitioned for one in self.conditions)
-        return asked or self.search is not None or self.settings.only_check
+        return asked or self.search is not None
 
     def read(self, piece: Piece, stats: SourceStats) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that Spark may keep, with all that is known not to be among them left out.
@@ -219,9 +218,7 @@ class _FileTask:
         parts = self._parts()
         stats.row_groups += sum(map(file.row_groups_in_part, parts))
         parts = self._left(parts)
-        if scan.settings.only_check:
-            self._check(layout, parts)
-        elif isinstance(layout.condition, Exclusion):
+        if isinstance(layout.condition, Exclusion):
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(map(file.bytes_in_part, parts))
         elif layout.wanted:
@@ -270,14 +267,6 @@ class _FileTask:
         plan.stats.row_groups = 0  # of this part of the file they are counted
         plan.pages = self._pages
         return plan
-
-    def _check(self, layout: ColumnLayout, groups: list[int]) -> None:
-        """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
-        assert self._scan.settings.table is not None  # noqa: S101
-        file = need_parquet(self._file)
-        for group in groups:
-            for leaf in layout.wanted:
-                check_protection(file, file.walk.chunk(group, leaf.index), self._scan.settings.table)
 
     def _left(self, parts: list[int]) -> list[int]:
         """The parts that indexes, or the filters that are asked for keys, leave. Those know Parquet files only."""
