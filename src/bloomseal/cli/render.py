@@ -103,7 +103,7 @@ def listed(title: str, lines: Iterable[str], *, most: int = _LISTED) -> None:
     if shown:
         click.echo(f"  {title}")
     for line in shown[:most]:
-        click.echo("\n".join(f"    {printable(part)}" for part in line.split("\n")))
+        click.echo(f"    {printable(line)}")
     if len(shown) > most:
         click.echo(f"    and {len(shown) - most} more: --format json has all")
 

@@ -235,7 +235,10 @@ def _tell(report: Report) -> None:
         if verbose:
             heads, shown = ["severity", "rule", "what", "where"], [_line(one) for one in report.findings]
         table(heads, shown)
-        listed("to mend it:", (f"{command}\n      # {', '.join(ids)}" for command, ids in report.commands().items()))
+        listed(
+            "to mend it:",
+            (line for command, ids in report.commands().items() for line in (command, f"  # {', '.join(ids)}")),
+        )
         serious = (one for one in rules if one.worst.severity.label != "info" and one.advice)
         # What a person does is told once for a rule, by the worst of its findings.
         listed("for a person, before anything else:", (f"{one.worst.rule.id}: {one.advice[0]}" for one in serious))

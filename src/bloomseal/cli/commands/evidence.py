@@ -17,7 +17,7 @@ from ..arguments.auditing import LookOptions
 from ..arguments.keys import KeyOptions
 from ..arguments.options import option, options
 from ..command import PATH, CommandGroup, CommandState
-from ..render import answer, facts, print_json, printable, progress, table
+from ..render import answer, facts, listed, print_json, printable, progress, table
 
 if TYPE_CHECKING:
     from ...evidence.bundle.signing import Signer
@@ -272,8 +272,7 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
                 for f in told["rules"]
             ],
         )
-    for text in looked["unseen"]:
-        click.echo(printable(f"  not seen: {text}"))
+    listed("not seen:", looked["unseen"])
     table(
         ["key", "state", "current", "active since", "rotation due", "files", "owner"],
         [

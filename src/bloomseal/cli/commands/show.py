@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ from ..arguments.opening import OpeningOptions, TableOptions
 from ..arguments.options import options
 from ..command import PATH, Command, CommandState
 from ..hints import hint_for
-from ..render import answer, facts, print_json, printable, progress, table
+from ..render import answer, facts, listed, print_json, progress, table
 
 if TYPE_CHECKING:
     from ...policy import TablePolicy
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["show", "verify"]
 
 _LISTED: Final = 1000
-_NOTES: Final = 20
 
 
 @click.command(cls=Command, first=("--policy", "--table", "--keyring", "--without-keys", "--files"))
@@ -150,14 +149,9 @@ def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None
         title=report.path,
     )
     _show_modules([report])
-    lines: list[tuple[str, Iterable[object]]] = [
-        ("failed", report.failures),
-        ("filter not asked", report.filters_unasked),
-        ("note", report.notes),
-    ]
-    for what, texts in lines:
-        for text in texts:
-            click.echo(printable(f"  {what}: {text}"))
+    listed("failed:", map(str, report.failures))
+    listed("filter not asked:", report.filters_unasked)
+    listed("note:", report.notes)
 
 
 def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError], filters: bool) -> None:
@@ -166,8 +160,7 @@ def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError
     for report, encrypted in seen:
         if not report.ok or verbose:
             _show_verified(report, encrypted, filters)
-    for problem in failed:
-        click.echo(printable(f"failed: {problem}"))
+    listed("failed:", map(str, failed))
     every, broken = len(reports) + len(failed), len(failed) + sum(not report.ok for report in reports)
     complete = sum(report.complete for report in reports)
     part = every - broken - complete
@@ -185,8 +178,7 @@ def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError
     )
     _show_modules(reports)
     notes = Counter(note for report in reports for note in report.notes)
-    for note, count in notes.most_common(_NOTES):
-        click.echo(printable(f"  note: {note} ({counted(count, 'file')})"))
+    listed("note:", (f"{note} ({counted(count, 'file')})" for note, count in notes.most_common()))
     if not verbose:
         click.echo("  each file: --verbose, --format json")
 
