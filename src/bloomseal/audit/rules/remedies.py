@@ -92,7 +92,9 @@ def _group_of(finding: Finding, facts: Facts, resealed: Collection[str]) -> _Gro
         return RESEAL, table
     kind = None if file is None else (file.file_format, file.algorithm is None)
     column = finding.column if _OF_COLUMN in template else None
-    return template if finding.mendable else "", (table, kind, column, is_of_index(path))
+    of_index = is_of_index(path)
+    sayable = finding.mendable and (not of_index or any(verb in template for verb in _FOR_INDEXES))
+    return template if sayable else "", (table, kind, column, of_index)
 
 
 def _is_covered(finding: Finding, facts: Facts, template: str) -> bool:
@@ -108,10 +110,8 @@ def _is_covered(finding: Finding, facts: Facts, template: str) -> bool:
 
 def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
     """The command for all of these; empty where it can't be said."""
-    if not template or (is_of_index(findings[0].file or "") and not any(verb in template for verb in _FOR_INDEXES)):
-        return ""
     try:
-        return _RemedyFindings(findings, facts).command(template)
+        return _RemedyFindings(findings, facts).command(template) if template else ""
     except _UnsaidError:
         return ""
 
@@ -119,12 +119,11 @@ def _command(findings: Sequence[Finding], facts: Facts, template: str) -> str:
 def _remedy(findings: Sequence[Finding], facts: Facts, command: str) -> Remedy:
     """The command, with the advice of the rule."""
     group, rule = _RemedyFindings(findings, facts), findings[0].rule
-    if is_of_index(findings[0].file or "") and rule.fix and not any(verb in rule.fix for verb in _FOR_INDEXES):
+    if not command and rule.fix and is_of_index(findings[0].file or ""):
         return Remedy("", _INDEX)
     advice = str(findings[0].details.get("advice") or rule.advice.format_map(group.in_words()))
     if not command and not advice:
-        needs_none = not rule.fix_for(group.file_format)
-        advice = _NO_COMMAND.get(group.file_format, _MISSING) if needs_none else _MISSING
+        advice = _MISSING if rule.fix_for(group.file_format) else _NO_COMMAND.get(group.file_format, _MISSING)
     return Remedy(command, advice)
 
 
