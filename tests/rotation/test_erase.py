@@ -180,6 +180,22 @@ def test_a_file_without_rows_goes_and_so_does_its_key_material(root: Path) -> No
     assert bs.read_table(root / "t", decryption=policy).num_rows == _ROWS - 1
 
 
+def test_a_file_whose_footer_counts_too_few_rows_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    from bloomseal.core.parquet.footer import plain_footer
+    from bloomseal.core.parquet.layout import FileMeta
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3]}), path)
+    whole = path.read_bytes()
+    with bs.open_file(path) as file:
+        assert isinstance(file, ParquetFile)
+        footer = file.walk.footer
+        footer.struct.set_i64(FileMeta.NUM_ROWS, 1)
+        path.write_bytes(whole[: footer.offset] + plain_footer(footer.struct.to_bytes()))
+    assert bs.open_table(path).erase([("id", "==", 2)]).counts == {"erased": 1}
+    assert pq.read_table(path)["id"].to_pylist() == [1, 3]
+
+
 def test_a_folder_that_holds_the_person_alone_goes_as_a_whole(root: Path) -> None:
     lake = root / "parted"
     for country in ("DE", "FR"):

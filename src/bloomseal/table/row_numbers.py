@@ -66,7 +66,9 @@ def row_numbers(table: SealedTable, filters: Any, progress: Progress | None = No
                 if (known or not file.skips(plan, group)) and len(hits := _hits(query, fragment, group)):
                     groups[group] = hits
             if groups:
-                found.append(MatchedRows(fragment.number, file.num_rows, groups, file.identity, file.source.identity))
+                # Writers exist whose footers count otherwise than their row groups.
+                rows = sum(map(file.rows_in_part, range(file.num_parts)))
+                found.append(MatchedRows(fragment.number, rows, groups, file.identity, file.source.identity))
             opener.done(fragment, len(fragment.groups))
             if progress is not None:
                 progress(places[fragment.number], len(numbers))
