@@ -84,7 +84,7 @@ class Report(ShownInNotebooks):
     def verdict(self) -> str:
         """`ok` in words, with what it rests on."""
         levels = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count)
-        found = f"{counted(len(self.findings), 'finding')}: {levels}" if levels else "no findings"
+        found = f"{counted(len(self.findings), 'finding')} ({levels})" if levels else "no findings"
         if self.ok is None:
             return f"not judged: no policy says what is to be sealed; the rules that need none have {found}"
         if self.ok:

@@ -156,7 +156,12 @@ def _common(formats: Sequence[str]) -> list[click.Parameter]:
     shared: dict[str, Any] = {"section": _COMMON, "expose_value": False, "callback": _remember, "is_eager": True}
     return [
         SectionOption(["--format"], type=click.Choice(formats), help="How to answer (default: table).", **shared),
-        SectionOption(["--verbose", "-v"], is_flag=True, help="Tell what the KMS was asked.", **shared),
+        SectionOption(
+            ["--verbose", "-v"],
+            is_flag=True,
+            help="Tell more: each finding or file, and what the KMS was asked.",
+            **shared,
+        ),
         SectionOption(["--debug"], is_flag=True, help="Show tracebacks.", **shared),
         SectionOption(
             ["--help-all"], is_flag=True, help="Show this message with all options.", **shared | {"callback": _help_all}

@@ -35,7 +35,7 @@ body{font:16px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:72rem;paddi
 h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1.05rem;margin-bottom:.3rem}
 p,dd,li,code{overflow-wrap:anywhere}code{font-size:.85rem}a{color:inherit}.note{opacity:.75}
 .bad{color:#b3261e;font-weight:600}.open{color:#8a5a00;font-weight:600}
-.verdict{border-left:.4rem solid;padding:.5rem .8rem;background:#8882;font-size:1.05rem}
+.verdict{border-left:.4rem solid;padding:.5rem .8rem;background:#8882;font-size:1.05rem}.verdict::first-letter{text-transform:uppercase}
 .badge{color:#fff;border-radius:3px;padding:0 .45rem;white-space:nowrap;font-size:.85rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{font-weight:600}dd{margin:0}
 .wide,figure{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
