@@ -98,7 +98,7 @@ class _Stream:
 
     def __init__(self, table: SealedTable, columns: Sequence[str] | None, filters: Any) -> None:
         # Values that come from an iterator come once, and queries more often.
-        again = None if filters is None else shared(filters)
+        again = filters if filters is None or isinstance(filters, str) else shared(filters)
         self._scan: Callable[[], Any] = lambda: table.scan(columns, again)
         self._schema: Any = self._scan().schema
 

@@ -14,10 +14,10 @@ from bloomseal import FilterSpec, UsageError
 from bloomseal.cli.arguments.inputs import parse_type
 from bloomseal.cli.arguments.keys import Given, parse_key
 from bloomseal.cli.arguments.sealing import parse_filters
-from bloomseal.cli.arguments.values import parse_value
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import KeyAccessError
 from bloomseal.core.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
+from bloomseal.read.predicate.literals import parse_value
 
 P = PhysicalType
 UTC = dt.UTC

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.cli.arguments.where import parse_where
+from bloomseal.read.predicate.where import parse_where
 
 from .conftest import Run
 

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 import bloomseal as bs
 from bloomseal.cli.arguments.csv_input import CsvReader
 from bloomseal.cli.arguments.text_input import TextInput
-from bloomseal.cli.arguments.where import parse_where
 from bloomseal.core.keys.material import KeyMaterial, KeyMetadata
 from bloomseal.core.parquet.footer import Footer, plain_footer
 from bloomseal.core.parquet.layout import FileMeta, read_tail
@@ -47,6 +46,7 @@ from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy.file import Policy
 from bloomseal.read.parquet import ParquetFile
+from bloomseal.read.predicate.where import parse_where
 from bloomseal.rotation.journal import Journal
 from bloomseal.sbbf import batch
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.cli.arguments.where import parse_where
 from bloomseal.read.predicate.like import prefix_of, regex_of, successor
+from bloomseal.read.predicate.where import parse_where
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.float16()])

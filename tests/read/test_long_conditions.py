@@ -16,10 +16,10 @@ from tests.support.surgery import written
 
 import bloomseal as bs
 import bloomseal.polars
-from bloomseal.cli.arguments.where import parse_where
 from bloomseal.cli.main import main
 from bloomseal.read.predicate.condition import AllOf, AnyOf, Compare, Like, Not
 from bloomseal.read.predicate.values import Values
+from bloomseal.read.predicate.where import parse_where
 
 LONG = 800
 N = pc.field("n")

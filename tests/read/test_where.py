@@ -5,16 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import random
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.orc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.cli.arguments.where import parse_where
+import bloomseal.duckdb
+from bloomseal.read.predicate.where import parse_where
 
 _ROWS = 400
 _TEXTS = [
@@ -190,3 +193,39 @@ def test_conditions_rule_row_groups_out(opened: Opened, condition: str, decoded:
     file = opened[0][0]
     file.read(["row"], parse_where(condition, file.walk.footer.schema))
     assert file.stats.decoded <= decoded
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_python_takes_the_same_sql_wherever_rows_are_chosen(tmp_path: Path, kind: str) -> None:
+    rows = pa.table({"id": [1, 2, 3], "ssn": ["a", None, "c"], "n": [1.5, 2.5, 3.5]})
+    lake = tmp_path / "lake"
+    for country in ("DE", "FR"):
+        (lake / f"country={country}").mkdir(parents=True)
+        place = lake / f"country={country}" / f"0.{kind}"
+        bs.write_table(rows, place, bloom_filters=["ssn"]) if kind == "parquet" else pa.orc.write_table(rows, place)
+    text = "ssn is not null and (id = 3 or n < 2)"
+    assert bs.read_table(place, filters=text)["id"].to_pylist() == [1, 3]
+    table = bs.open_table(lake)
+    assert table.read(["id"], text + " and country = 'FR'")["id"].to_pylist() == [1, 3]
+    assert table.scan(["id"], "ssn = 'c'").read_all().num_rows == 2
+    with duckdb.connect() as connection:
+        bloomseal.duckdb.register(connection, "lake", lake, filters="ssn like 'c%'")
+        assert connection.sql("select count(*) from lake").fetchall() == connection.sql("select 2").fetchall()
+    for wrong in ("ssn", "nothing = 1", "id = 'secret-value'", ""):
+        for read in (lambda: bs.read_table(place, filters=wrong), lambda: table.read(filters=wrong)):  # noqa: B023
+            with pytest.raises(bs.UsageError) as caught:
+                read()
+            assert "secret-value" not in str(caught.value)
+
+
+def test_rows_are_erased_by_sql(tmp_path: Path) -> None:
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    ring.create("footer")
+    rows = pa.table({"id": [1, 2, 3], "ssn": ["a", None, "c"]})
+    (tmp_path / "lake").mkdir()
+    bs.write_table(rows, tmp_path / "lake" / "0.parquet", encryption=bs.EncryptionSpec("footer", keys=ring))
+    table = bs.open_table(tmp_path / "lake", decryption=bs.DecryptionSpec(ring))
+    table.erase("ssn = 'c'", journal=tmp_path / "journal")
+    left = bs.read_table(tmp_path / "lake", decryption=bs.DecryptionSpec(ring))
+    assert left["id"].to_pylist() == [1, 2]
+    assert "'c'" not in (tmp_path / "journal").read_text()

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.cli.arguments.where import parse_where
 from bloomseal.core.parquet.walk import Walk
 from bloomseal.read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
 from bloomseal.read.predicate.predicate import Predicate
 from bloomseal.read.predicate.values import Values
+from bloomseal.read.predicate.where import parse_where
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country", "day"])

@@ -22,7 +22,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.audit.facts.places import find_files as to_audit
-from bloomseal.cli.arguments.where import parse_where
+from bloomseal.read.predicate.where import parse_where
 from bloomseal.rotation import Rewrap, rotate
 from bloomseal.rotation.outcome import Status
 from bloomseal.storage.discovery.kinds import FileKind

@@ -46,6 +46,7 @@ _IN_OPTIONS: Final = {
     Hint.NO_PARTITIONS: "see who made the folder; named itself, it gives no column",
     Hint.PARTITION_BY: "if it is in no file: --partition-by COLUMN, or partition_by in the policy",
     Hint.WITHOUT_COLUMN: "--columns without it",
+    Hint.MANY_VALUES: "--where-in COLUMN=PATH takes many values",
     Hint.CONDITION: "bloomseal read --where",
     Hint.KEYS_TO_WRAP: "--keyring PATH or --kms URI; or rekey",
     Hint.ENCRYPTION: "--policy FILE and --table NAME",

@@ -79,6 +79,7 @@ class Hint(StrEnum):
     PARTITION_BY = 'if it is in no file: partition_by=["COLUMN"] in the policy or the DecryptionSpec'
     WITHOUT_COLUMN = "columns=[...] without it"
     CONDITION = "filters="
+    MANY_VALUES = '[("column", "in", values)] takes many'
     KEYS_TO_WRAP = "keys= a Keyring, KeyTools or a KMS; or rekey"
     ENCRYPTION = "encryption="
     JOURNAL = "another place: journal="

@@ -7,9 +7,9 @@ indexes, audits, rotations and Spark ask these questions, and never which format
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,30 +19,25 @@ from ..core.errors import BloomsealError, Hint, KeyAccessError, UnsupportedError
 from ..core.parquet.walk import Protection
 from ..core.sbbf.probe import several
 from ..core.spelling import named_columns
-from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.text import counted
 from ..core.verdict import Hits, verdicts
 from ..notebook import ShownInNotebooks
 from ..specs import decryption_for
 from ..storage.formats import Format
-from ..storage.places import FilePlace, open_source
 from .answers import FileAnswer
 from .plan import INT96_UNITS, ReadStats
 from .without_key import WithoutKey, checked_without_key, without_lost
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from ..core.decryption import DecryptionSpec
     from ..core.parquet.schema import Leaf, Schema
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
 
-__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "no_rows", "opened"]
+__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "no_rows"]
 
-F = TypeVar("F")
 STREAMED: Final = 1 << 19
 """Bytes of rows that are decoded at a time, of a stream."""
 GATHERED: Final = 1 << 26
@@ -194,11 +189,10 @@ class SealedFile(ABC, ShownInNotebooks):
         """
 
     def without_key(self, leaves: Iterable[Leaf]) -> frozenset[int]:
-        """Those of these leaves to whose key this reader has no access.
+        """Those of these leaves to whose key this reader has no access. Whoever reads a damaged column is told.
 
         Raises:
             KeyAccessError: nobody can tell: a KMS that is away is no refusal, nor is a key that does not authenticate.
-                That a column is damaged is said by whoever reads it.
         """
         found = set()
         for leaf in leaves:
@@ -327,11 +321,10 @@ class SealedFile(ABC, ShownInNotebooks):
 
         Args:
             columns: top-level names or dotted paths, in the order wanted; None for all.
-            filters: ``[(column, op, value), ...]`` (all of them), or a list of such lists (any of them), with the
-                operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too.
-                Or a ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with
-                a literal, ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only
-                chooses rows.
+            filters: SQL, as ``bloomseal read --where`` has it; ``[(column, op, value), ...]`` (all of them), or a list
+                of such lists (any of them), with ``= == != < <= > >= in`` and ``not in``, these two with any iterable;
+                or a ``pyarrow.compute`` expression, of which comparisons of a column with a literal, ``isin``,
+                ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune, and the rest only chooses rows.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
             columns_without_key: ``error`` refuses a column to whose key this reader has no access, ``null`` gives
@@ -389,16 +382,6 @@ class SealedFile(ABC, ShownInNotebooks):
         name = type(self).__name__
         rows, groups = counted(self.num_rows, "row"), counted(self.num_row_groups, "row group")
         return f"<{name} {self.path}: {rows}, {groups}, {counted(len(self.columns), 'column')}, {state}>"
-
-
-def opened(path: FilePlace | FileRef, filesystem: FileSystem | None, of: Callable[[Source], F]) -> F:
-    """What `of` makes of a file's bytes, which it then closes."""
-    source = open_source(path, filesystem)
-    try:
-        return of(source)
-    except BaseException:
-        source.close()
-        raise
 
 
 def no_rows(what: str, hint: str) -> UsageError:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.decryption import DecryptionSpec
 from ..core.errors import Hint, IntegrityError, PolicyError
 from ..core.storage.ref import FileRef
-from ..core.storage.source import Source
 from ..specs import decryption_for, resolve_policy
 from ..storage.formats import Format, format_at
 from ..storage.places import FilePlace, open_source
-from .file import SealedFile, opened
+from .file import SealedFile
 from .parquet import ParquetFile
 
 if TYPE_CHECKING:
@@ -49,20 +48,21 @@ def open_file(
             expected.
         UsageError: no such file, or arguments that contradict one another.
     """
-
     opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
-
-    def of_its_format(source: Source) -> SealedFile:
+    source = open_source(path, filesystem)
+    try:
         if format_at(source) is Format.ORC:
             from .orc.file import OrcFile
 
             return OrcFile(source, opening)
         return ParquetFile(source, opening)
-
-    try:
-        return opened(path, filesystem, of_its_format)
-    except (PolicyError, IntegrityError) as error:
-        if opening is not None and not isinstance(opening, DecryptionSpec):
+    except BaseException as error:
+        source.close()
+        if (
+            isinstance(error, PolicyError | IntegrityError)
+            and opening is not None
+            and not isinstance(opening, DecryptionSpec)
+        ):
             _advise(error, opening)
         raise
 

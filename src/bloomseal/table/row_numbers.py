@@ -11,6 +11,7 @@ import pyarrow as pa
 from ..core.exclusion import Exclusion
 from ..read.file import GATHERED, STREAMED
 from ..read.predicate.condition import columns_of, shared
+from ..read.predicate.where import from_text
 from .query.query import Fragment, Query
 from .query.workers import workers
 from .scan import Progress
@@ -52,6 +53,7 @@ def row_numbers(table: SealedTable, filters: Any, progress: Progress | None = No
     Raises:
         As `SealedTable.read`.
     """
+    filters = from_text(filters, lambda: table.leaves)
     query = table.query(columns_of(shared(filters)), filters, "ns")
     opener, left, _ = table.opener(query, STREAMED)
     numbers = left.numbers

@@ -18,6 +18,7 @@ from ..notebook import ShownInNotebooks
 from ..read.answers import FileAnswer, TableAnswer
 from ..read.file import GATHERED, STREAMED, SealedFile, no_rows
 from ..read.plan import ReadStats
+from ..read.predicate.where import from_text
 from ..specs import EncryptionSpec, resolve_policy
 from .changes import TableChanges
 from .query.indexes import Indexes
@@ -343,7 +344,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         return f"<SealedTable of {', '.join(facts)}>"
 
     def query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
-        query = Query(self._parts, columns, filters, int96_unit)
+        query = Query(self._parts, columns, from_text(filters, lambda: self.leaves), int96_unit)
         if query.condition.needs_schema:
             query.bind(self.schema, self.leaves)
         return query

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core.errors import BloomsealError, UsageError
+from ...read.predicate.literals import parse_value
 from .options import option
-from .values import parse_value, read_lines
+from .values import read_lines
 
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
@@ -51,7 +52,7 @@ class ConditionOptions:
         """The condition on columns of this schema; None for all rows. `listed`: as that method gives it."""
         from ...read.predicate.condition import AllOf, Compare
         from ...read.predicate.values import Values
-        from .where import parse_where
+        from ...read.predicate.where import parse_where
 
         parts: list[Condition] = [parse_where(text, schema) for text in self.where]
         for column, texts in listed:

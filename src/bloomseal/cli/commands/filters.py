@@ -11,6 +11,7 @@ import click
 from ...core.errors import BloomsealError, UsageError
 from ...core.text import counted
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Not
+from ...read.predicate.where import parse_where
 from ...sbbf import FilterSpec
 from ...table.advice import ColumnAdvice
 from ...table.open import open_table
@@ -19,7 +20,6 @@ from ..arguments.opening import OpeningOptions
 from ..arguments.options import options
 from ..arguments.sealing import filter_option
 from ..arguments.values import read_lines
-from ..arguments.where import parse_where
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, progress, remark, size, table
 

@@ -9,9 +9,10 @@ import click
 from ...core.errors import BloomsealError, UsageError
 from ...core.verdict import Verdict
 from ...read.answers import overall
+from ...read.predicate.literals import parse_value
 from ..arguments.opening import TableOptions
 from ..arguments.options import options
-from ..arguments.values import parse_value, read_lines
+from ..arguments.values import read_lines
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, table
 

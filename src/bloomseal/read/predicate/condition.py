@@ -50,7 +50,9 @@ OPERATORS: Final = {
 }
 """Operators of the list-of-tuples form, and their names in `Compare`."""
 
-_WRONG: Final = "filters= takes a list of (column, op, value), or a list of such lists, or a pyarrow.compute expression"
+_WRONG: Final = (
+    "a condition is SQL, a list of (column, op, value), a list of such lists, or a pyarrow.compute expression"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
 from .term import Left, Term, Ways, column_at
 from .values import Values
+from .where import from_text
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -123,7 +124,7 @@ class Predicate:
 
     Args:
         filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
-            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; a ``pyarrow.compute``
+            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; SQL; a ``pyarrow.compute``
             expression; or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``,
             ``is_null``, ``is_valid`` and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only
             chooses rows.
@@ -138,7 +139,7 @@ class Predicate:
     def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
         self._of = schema.raw, int96_utc
         binding = _Binding(schema, int96_utc)
-        self._steps, self.any_of = fold(shared(filters), binding.bind, _joined)
+        self._steps, self.any_of = fold(shared(from_text(filters, lambda: schema)), binding.bind, _joined)
 
     @cached_property
     def leaves(self) -> list[Leaf]:

@@ -1,4 +1,4 @@
-"""``--where``: a condition in SQL, as DuckDB writes it, which sqlglot parses. What is not understood is refused, never
+"""A condition in SQL, as DuckDB writes it, which sqlglot parses. What is not understood is refused, never
 guessed.
 
 The column's type says what a literal means. So a number beside a column of text is refused: without quotes
@@ -8,15 +8,16 @@ The column's type says what a literal means. So a number beside a column of text
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from ...core.errors import UsageError
+from ...core.errors import Hint, UsageError
 from ...core.parquet.schema import Schema
-from ...read.predicate.condition import Compare, Condition
-from ...read.predicate.values import Values
-from .values import literal_value, row_leaf
+from .condition import Compare, Condition
+from .literals import literal_value, row_leaf
+from .values import Values
 
-__all__ = ["parse_where"]
+__all__ = ["from_text", "parse_where"]
 
 _MOST_CHARACTERS: Final = 1 << 20
 _COMPARISON: Final = re.compile(
@@ -30,6 +31,11 @@ _OWN: Final = re.compile(r"null|true|false|current_\w+|localtime|localtimestamp|
 _OPERATORS: Final = {"=": "==", "<>": "!="}
 
 
+def from_text(filters: Any, leaves: Callable[[], Schema]) -> Any:
+    """What ``filters=`` states, SQL as a condition on the columns that `leaves` gives."""
+    return parse_where(filters, leaves()) if isinstance(filters, str) else filters
+
+
 def parse_where(text: str, schema: Schema) -> Condition:
     """A condition on the columns of this schema: comparisons of a column with a literal, ``in``, ``between``, ``like``,
     ``is null``, a boolean column by itself, and these with ``and``, ``or``, ``not`` and parentheses.
@@ -39,7 +45,7 @@ def parse_where(text: str, schema: Schema) -> Condition:
             repeat literals: one of them may be the secret looked for.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise UsageError("the condition is too long", hint="--where-in COLUMN=PATH takes many values")
+        raise UsageError("the condition is too long", hint=Hint.MANY_VALUES)
     found = _COMPARISON.fullmatch(text)
     if found is None or _OWN.fullmatch(found[1]) or not schema.has(found[1]):
         from .sql import parse_sql

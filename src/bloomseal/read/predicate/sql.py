@@ -12,9 +12,9 @@ from sqlglot.errors import SqlglotError
 from ...core.errors import UsageError
 from ...core.parquet.schema import Leaf, Schema
 from ...core.sbbf import PhysicalType
-from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
-from ...read.predicate.values import Values
-from .values import HINT, literal_value, row_leaf
+from .condition import AllOf, AnyOf, Compare, Condition, Like, Not
+from .literals import HINT, literal_value, row_leaf
+from .values import Values
 
 __all__ = ["parse_sql"]
 
