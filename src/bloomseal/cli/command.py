@@ -157,10 +157,7 @@ def _common(formats: Sequence[str]) -> list[click.Parameter]:
     return [
         SectionOption(["--format"], type=click.Choice(formats), help="How to answer (default: table).", **shared),
         SectionOption(
-            ["--verbose", "-v"],
-            is_flag=True,
-            help="Tell more: each finding or file, and what the KMS was asked.",
-            **shared,
+            ["--verbose", "-v"], is_flag=True, help="Tell each finding, and what the KMS was asked.", **shared
         ),
         SectionOption(["--debug"], is_flag=True, help="Show tracebacks.", **shared),
         SectionOption(
