@@ -283,12 +283,12 @@ def test_write_fills_a_folder(lake: Run, folder: Path) -> None:
         ("write", "new.csv", "other", *NAMED, "--partition-by", "ssn", "--dry-run"),
         ("write", "new.csv", "-", *NAMED, *split),
         ("write", "new.csv", "other/", *NAMED),
-        ("write", "new.csv", "x.parquet", *NAMED, "--table-root", ".", "--existing", "append"),
+        ("write", "new.csv", "x.parquet", *NAMED, "--table-root", ".", "--mode", "append"),
     ):
         assert lake(*wrong).code == 2, wrong
     assert not Path("other").exists()
-    assert "--existing append or overwrite" in lake("write", "new.csv", "new", *NAMED, *split).err
-    assert lake("write", "new.csv", "new", *NAMED, *split, "--existing", "append").code == 0
+    assert "--mode append or overwrite" in lake("write", "new.csv", "new", *NAMED, *split).err
+    assert lake("write", "new.csv", "new", *NAMED, *split, "--mode", "append").code == 0
     assert len(lake("read", "new", *NAMED, "--format", "json").rows) == 120
     (folder / "new.csv").write_text("id,ssn,country\n1,a,DE\n2,b\n")
     bad = lake("write", "new.csv", "bad", *NAMED, *split)

@@ -79,7 +79,7 @@ class Table:
     def append(self, chance: random.Random) -> str:
         start = chance.randrange(10, 1 << 30) * ROWS + KNOWN
         bs.write_dataset(
-            self.rows(start), self.folder, encryption=self.encryption(), existing="append", bloom_filters={"id": True}
+            self.rows(start), self.folder, encryption=self.encryption(), mode="append", bloom_filters={"id": True}
         )
         wanted = start + chance.randrange(ROWS)
         assert self.found(wanted) == [wanted]

@@ -55,7 +55,7 @@ class Store:
         bs.write_table(NEW, self.path, encryption=self.encryption(), filesystem=self.filesystem)
 
     def append(self) -> None:
-        bs.write_dataset(NEW, self.folder, encryption=self.encryption(), existing="append", filesystem=self.filesystem)
+        bs.write_dataset(NEW, self.folder, encryption=self.encryption(), mode="append", filesystem=self.filesystem)
 
     def read(self) -> None:
         assert bs.read_table(self.folder, decryption=self.decryption(), filesystem=self.filesystem).equals(OLD)

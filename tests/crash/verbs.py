@@ -87,13 +87,13 @@ def write(root: Path) -> None:
 def append(root: Path) -> None:
     fresh = pa.concat_tables([rows(10, "new"), rows(11, "new")])
     bs.write_dataset(
-        fresh, table(root), encryption=encryption(root), existing="append", rows_per_file=_ROWS, bloom_filters=_FILTERS
+        fresh, table(root), encryption=encryption(root), mode="append", rows_per_file=_ROWS, bloom_filters=_FILTERS
     )
 
 
 def overwrite(root: Path) -> None:
     fresh = pa.concat_tables([rows(10, "new"), rows(11, "new")])
-    bs.write_dataset(fresh, table(root), encryption=encryption(root), existing="overwrite", rows_per_file=_ROWS)
+    bs.write_dataset(fresh, table(root), encryption=encryption(root), mode="overwrite", rows_per_file=_ROWS)
 
 
 def attach(root: Path) -> None:

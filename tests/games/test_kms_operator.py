@@ -193,7 +193,7 @@ def _writer_begins_first(here: World, policy: object) -> None:
 
 def _write_dataset(here: World, policy: object) -> None:
     table = pa.concat_tables(rows(name).append_column("tenant", [[name] * 12]) for name in ("a", "b"))
-    bs.write_dataset(table, here.root, encryption=policy, partition_by=["tenant"], existing="overwrite")  # type: ignore[arg-type]
+    bs.write_dataset(table, here.root, encryption=policy, partition_by=["tenant"], mode="overwrite")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("write", [_write_table, _write_elsewhere, _writer_begins_first, _write_dataset])

@@ -263,7 +263,7 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
     root = tmp_path / "lake"
     report = bs.write_dataset(part(0), root, encryption=policy, rows_per_file=10)
     assert report.indexes["k"].covered == 3
-    assert bs.write_dataset(part(1), root, encryption=policy, existing="append").indexes["k"].hashed == 1
+    assert bs.write_dataset(part(1), root, encryption=policy, mode="append").indexes["k"].hashed == 1
     index = opened(root, decryption=policy).index("k")
     bs.attach_filters(root, ["k"], decryption=policy)
     assert index.show().covered == 0

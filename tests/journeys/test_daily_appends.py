@@ -20,7 +20,7 @@ def test_a_table_grows_by_the_day(folder: Path, shell: Shell) -> None:
     for day in range(1, DAYS + 1):
         rows = people(day * 100, 100)
         pl.DataFrame(rows | {"day": [f"2026-01-{day + 1:02}"] * 100}).write_csv("today.csv")
-        shell("write today.csv customers --partition-by day --existing append POLICY")
+        shell("write today.csv customers --partition-by day --mode append POLICY")
         # Not in the index yet, and found all the same.
         assert [row["customer_id"] for row in shell.read("customers POLICY", email(day * 100))] == [day * 100]
         shell("read customers --use-index require POLICY", "--where", email(0), code=2)

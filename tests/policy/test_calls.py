@@ -111,7 +111,7 @@ def test_specifications_and_policies_are_taken_by_one_name(home: Path) -> None:
 
 
 def test_writing_takes_them_too(home: Path) -> None:
-    bs.write_dataset(ROWS, "people", existing="overwrite", policy="two.toml")
+    bs.write_dataset(ROWS, "people", mode="overwrite", policy="two.toml")
     assert bs.read_table("people", policy="one.toml").equals(ROWS)
     with bs.SealedWriter(
         "people/c.parquet", ROWS.schema, policy="two.toml", table="people", compression="zstd"

@@ -231,7 +231,7 @@ def test_what_is_protected_becomes_no_folder(tmp_path: Path, ring: bs.Keyring) -
         {"bytes_per_file": -1},
         {"row_group_size": 0},
         {"max_open_files": 0},
-        {"existing": "replace"},
+        {"mode": "replace"},
         {"file_name": "part.parquet"},
         {"file_name": "{i}/x.parquet"},
         {"file_name": "../{i}.parquet"},
@@ -271,12 +271,12 @@ def test_existing_files_are_refused_left_or_removed(tmp_path: Path) -> None:
     first = files(folder)
     with pytest.raises(bs.UsageError, match="holds files"):
         bs.write_dataset(ROWS, folder)
-    bs.write_dataset(ROWS.slice(0, 12), folder, partition_by=["country"], existing="append")
+    bs.write_dataset(ROWS.slice(0, 12), folder, partition_by=["country"], mode="append")
     assert set(first) < set(files(folder))
     assert by_pyarrow(folder).num_rows == 612
     for name in ("notes.txt", "_SUCCESS", "odd"):
         (folder / name).write_bytes((folder / first[0]).read_bytes() if name == "odd" else b"kept")
-    gone = bs.write_dataset(ROWS.slice(0, 1), folder, partition_by=["country"], existing="overwrite")
+    gone = bs.write_dataset(ROWS.slice(0, 1), folder, partition_by=["country"], mode="overwrite")
     assert files(folder) == sorted(
         ["notes.txt", "_SUCCESS", *(str(Path(one["path"]).relative_to(folder)) for one in gone.files)]
     )
@@ -290,7 +290,7 @@ def test_key_material_goes_with_its_file(tmp_path: Path, ring: bs.Keyring) -> No
     folder = tmp_path / "t"
     bs.write_dataset(ROWS, folder, encryption=policy, rows_per_file=200)
     assert len(files(folder)) == 6
-    bs.write_dataset(ROWS, folder, encryption=policy, existing="overwrite")
+    bs.write_dataset(ROWS, folder, encryption=policy, mode="overwrite")
     assert len(files(folder)) == 2
     assert bs.read_table(folder, decryption=policy).equals(ROWS)
 
@@ -300,7 +300,7 @@ def test_a_name_that_is_taken_is_never_replaced(tmp_path: Path) -> None:
     before = (tmp_path / "t/part-0.parquet").read_bytes()
     for existing in ("append", "overwrite"):
         with pytest.raises(bs.UsageError, match="already"):
-            bs.write_dataset(ROWS, tmp_path / "t", file_name="part-{i}.parquet", existing=existing)  # type: ignore[arg-type]
+            bs.write_dataset(ROWS, tmp_path / "t", file_name="part-{i}.parquet", mode=existing)  # type: ignore[arg-type]
     assert files(tmp_path / "t") == ["part-0.parquet"]
     assert (tmp_path / "t/part-0.parquet").read_bytes() == before
 
@@ -313,7 +313,7 @@ def test_two_who_choose_one_name_lose_nothing(tmp_path: Path) -> None:
 
     def batches() -> Iterator[pa.Table]:
         yield ROWS  # of more than a row group: its file is begun when the next ones are asked for
-        bs.write_dataset(ROWS.slice(0, 2), folder, file_name="part-{i}.parquet", existing="append")
+        bs.write_dataset(ROWS.slice(0, 2), folder, file_name="part-{i}.parquet", mode="append")
 
     with pytest.raises(bs.BloomsealError, match="put a file of this name there"):
         bs.write_dataset(batches(), folder, file_name="part-{i}.parquet", row_group_size=1)
@@ -330,7 +330,7 @@ def test_writers_that_make_one_folder_at_once(tmp_path: Path) -> None:
 
         def write(folder: Path = folder, start: Any = start) -> None:
             start.wait(60)
-            bs.write_dataset(ROWS, folder, existing="append")
+            bs.write_dataset(ROWS, folder, mode="append")
 
         children = [_fork.Process(target=write) for _ in range(2)]
         for child in children:
@@ -361,7 +361,7 @@ def test_a_failure_drops_what_has_no_name_and_tells_what_has(existing: Any, tmp_
     for last, kind in ((BoomError(), BoomError), (ROWS.select(["id"]), bs.UsageError)):
         with pytest.raises(kind) as caught:
             bs.write_dataset(
-                batches(last), folder, partition_by=["country"], rows_per_file=75, existing=existing, row_group_size=10
+                batches(last), folder, partition_by=["country"], rows_per_file=75, mode=existing, row_group_size=10
             )
         told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
         placed = sorted(set(files(folder)) - set(before))
@@ -391,14 +391,14 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "country=DE").symlink_to(elsewhere)
     with pytest.raises(bs.UsageError, match="link"):
-        bs.write_dataset(ROWS, folder, partition_by=["country"], existing="overwrite")
+        bs.write_dataset(ROWS, folder, partition_by=["country"], mode="overwrite")
     with pytest.raises(bs.UsageError, match="link"):
-        bs.write_dataset(ROWS, folder, partition_by=["country"], existing="append")
+        bs.write_dataset(ROWS, folder, partition_by=["country"], mode="append")
     assert len(files(elsewhere)) == 1
     (folder / "country=DE").unlink()
     (name,) = files(elsewhere)
     (folder / "a.parquet").symlink_to(elsewhere / name)
-    bs.write_dataset(ROWS, folder, existing="overwrite")
+    bs.write_dataset(ROWS, folder, mode="overwrite")
     assert not (folder / "a.parquet").exists()
     assert files(elsewhere) == [name]
 
@@ -414,7 +414,7 @@ def test_a_folder_exchanged_for_a_link_meanwhile_loses_nothing_elsewhere(tmp_pat
         (folder / "country=DE").symlink_to(elsewhere)
 
     with pytest.raises(bs.BloomsealError, match="remove the old file"):
-        bs.write_dataset(batches(), folder, existing="overwrite")
+        bs.write_dataset(batches(), folder, mode="overwrite")
     assert files(elsewhere) == ["part-0.parquet"]
 
 
@@ -426,7 +426,7 @@ def test_an_old_file_that_somebody_exchanged_stays(tmp_path: Path) -> None:
         yield ROWS
         bs.write_table(ROWS.slice(0, 3), old["path"])
 
-    report = bs.write_dataset(batches(), folder, existing="overwrite")
+    report = bs.write_dataset(batches(), folder, mode="overwrite")
     assert report.kept == [old["path"]]
     assert report.removed == []
     assert bs.read_table(old["path"]).num_rows == 3
@@ -439,7 +439,7 @@ def test_a_table_with_a_log_is_left_alone(log: str, existing: Any, tmp_path: Pat
     path.parent.mkdir(parents=True)
     path.write_bytes(b"{}")
     with pytest.raises(bs.BloomsealError, match=r"log|holds files"):
-        bs.write_dataset(ROWS, tmp_path / "t", existing=existing)
+        bs.write_dataset(ROWS, tmp_path / "t", mode=existing)
     assert files(tmp_path / "t") == [log]
 
 
@@ -453,7 +453,7 @@ def test_fsspec_folders(ring: bs.Keyring) -> None:
     with pytest.raises(bs.UsageError, match="holds files"):
         bs.write_dataset(ROWS, "memory://people")
     again = bs.write_dataset(
-        ROWS, "/people", filesystem=memory, encryption=policy, partition_by=["country"], existing="overwrite"
+        ROWS, "/people", filesystem=memory, encryption=policy, partition_by=["country"], mode="overwrite"
     )
     assert sorted(again.removed) == sorted(one["path"] for one in first.files)
     found = bs.read_table("memory://people", columns=["id", "ssn"], decryption=policy.at("memory://people"))

@@ -68,13 +68,13 @@ def test_who_may_only_wrap_writes_new_files_and_replaces_none(tmp_path: Path, ri
 def test_who_may_only_wrap_fills_and_appends_to_a_folder(tmp_path: Path, ring: bs.Keyring) -> None:
     kms, folder = OnlyWraps(ring), tmp_path / "t"
     for existing in ("overwrite", "append"):  # there is nothing to overwrite
-        bs.write_dataset(ROWS, folder, encryption=sealed(kms), existing=existing)  # type: ignore[arg-type]
+        bs.write_dataset(ROWS, folder, encryption=sealed(kms), mode=existing)  # type: ignore[arg-type]
     assert kms.unwrapped == 0
     before = {one: one.read_bytes() for one in folder.iterdir()}
     with pytest.raises(bs.KeyAccessError, match="before a file is replaced"):
-        bs.write_dataset(ROWS, folder, encryption=sealed(kms), existing="overwrite")
+        bs.write_dataset(ROWS, folder, encryption=sealed(kms), mode="overwrite")
     assert {one: one.read_bytes() for one in folder.iterdir()} == before
-    bs.write_dataset(ROWS, folder, encryption=sealed(kms), existing="overwrite", check_keys=False)
+    bs.write_dataset(ROWS, folder, encryption=sealed(kms), mode="overwrite", check_keys=False)
     assert read(folder, ring).num_rows == 2
 
 
@@ -85,7 +85,7 @@ def test_the_kms_is_asked_once_for_each_wrapping(tmp_path: Path, ring: bs.Keyrin
     encryption = sealed(kms)
     rows = pa.concat_tables([ROWS] * 10)
     for asked in (0, 2, 2):
-        bs.write_dataset(rows, folder, encryption=encryption, rows_per_file=2, existing="overwrite")
+        bs.write_dataset(rows, folder, encryption=encryption, rows_per_file=2, mode="overwrite")
         assert kms.unwrapped == asked
     assert read(folder, ring).num_rows == 20
 

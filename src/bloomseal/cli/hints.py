@@ -37,7 +37,7 @@ _IN_OPTIONS: Final = {
     Hint.PROBE: "bloomseal probe asks its filters",
     Hint.SIZE_TO_HIDE: "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
     Hint.HIDDEN_SIZE: "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
-    Hint.EXISTING: "--existing append or overwrite",
+    Hint.EXISTING: "--mode append or overwrite",
     Hint.OVERWRITE: "another --output, or --overwrite",
     Hint.ROW_GROUP_SIZE: "--row-group-size alone decides its rows",
     Hint.UNSEAL_PLACE: "--output FOLDER, or --in-place",

@@ -70,7 +70,7 @@ class Hint(StrEnum):
     SIZE_TO_HIDE = "ndv= or num_bytes= beside hide_size=True"
     HIDDEN_SIZE = "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups"
     ROW_GROUP_SIZE = "row_group_size= alone decides its rows"
-    EXISTING = 'existing="append" or "overwrite"'
+    EXISTING = 'mode="append" or "overwrite"'
     OVERWRITE = "another place, or overwrite=True"
     UNSEAL_PLACE = "output=, or in_place=True"
     OUTPUT = "output="

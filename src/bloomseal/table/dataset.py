@@ -83,7 +83,7 @@ def write_dataset(
     bytes_per_file: int | None = None,
     row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
     bloom_filters: FilterRequest | None = None,
-    existing: Literal["error", "append", "overwrite"] = "error",
+    mode: Literal["error", "append", "overwrite"] = "error",
     file_name: str = _FILE_NAME,
     filesystem: FileSystem | AbstractFileSystem | None = None,
     max_open_files: int = 64,
@@ -113,7 +113,7 @@ def write_dataset(
         rows_per_file: rows per file, at most.
         bytes_per_file: size of a file, about; the size of sealed rows is estimated by that of files already written.
         row_group_size, bloom_filters, filesystem, threads, options: as for `write_table`.
-        existing: ``error`` refuses a folder that holds files, ``append`` leaves them, ``overwrite`` removes the Parquet
+        mode: ``error`` refuses a folder that holds files, ``append`` leaves them, ``overwrite`` removes the Parquet
             files that were there at the beginning, after all new ones have their names. Readers see both until then.
         file_name: with ``{i}``, the file's number, and ``{token}``, 16 random characters, the same in all files.
         max_open_files: files that are open at the same time; only those with a full row group are.
@@ -140,12 +140,12 @@ def write_dataset(
     )
     _check_name(file_name)
     try:
-        mode = Existing(existing)
+        existing = Existing(mode)
     except ValueError:
-        raise UsageError(f"unknown existing={existing!r}", hint=" or ".join(Existing)) from None
+        raise UsageError(f"unknown mode={mode!r}", hint=" or ".join(Existing)) from None
     rows = rows_in(data)
     _check_columns(plain_schema(rows.schema), sealing, by, bloom_filters or ())
-    target = TargetFolder(folder, filesystem, mode)
+    target = TargetFolder(folder, filesystem, existing)
     if check_keys is None and target.replaces:
         check_keys = True
     arguments = {"encryption": sealing, "bloom_filters": bloom_filters, "threads": threads, **encoding}

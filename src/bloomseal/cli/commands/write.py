@@ -80,8 +80,8 @@ class _Layout:
     rows_per_file: int | None = option(
         "--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows."
     )
-    existing: Literal["error", "append", "overwrite"] | None = option(
-        "--existing",
+    mode: Literal["error", "append", "overwrite"] | None = option(
+        "--mode",
         type=click.Choice(["error", "append", "overwrite"]),
         help="What to do with files that are in the folder already (default: error).",
     )
@@ -105,9 +105,9 @@ class _Layout:
                 raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
         elif not self.in_folder:
             _check_file(target, sources)
-        if self.existing and not self.in_folder:
+        if self.mode and not self.in_folder:
             hint = "--partition-by COLUMN or --rows-per-file N"
-            raise UsageError("--existing is about the files of a folder", hint=hint)
+            raise UsageError("--mode is about the files of a folder", hint=hint)
 
 
 @click.command(cls=Command, first=("--policy", "--keyring", "--footer-key", "--column-key", "--bloom-filter"))
@@ -214,7 +214,7 @@ def _write_folder(
             target,
             partition_by=layout.partition_by,
             rows_per_file=layout.rows_per_file,
-            existing=layout.existing or "error",
+            mode=layout.mode or "error",
             encryption=encryption,
             bloom_filters=filters,
             row_group_size=layout.row_group_size,
