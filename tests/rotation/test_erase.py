@@ -332,6 +332,27 @@ def _fails_from_the_second_file() -> Callable[..., Any]:
     return failing
 
 
+def test_key_material_of_the_old_file_goes_with_the_next_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bloomseal.keytools.material.store import MaterialStore
+
+    folder, policy = root / "beside", _policy(root, "beside", material="external")
+    folder.mkdir()
+    bs.write_table(_rows(0), folder / "0.parquet", encryption=policy)
+    beside = folder / "_KEY_MATERIAL_FOR_0.parquet.json"
+
+    def failing(*_: object, **__: object) -> None:
+        raise bs.KeyAccessError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MaterialStore, "supersede", failing)
+        assert bs.open_table(folder, decryption=policy).erase(WHERE).counts == {"done in part": 1}
+    assert len(json.loads(beside.read_text())) > 3
+    report = bs.open_table(folder, decryption=policy).erase(WHERE)
+    assert (report.ok, report.counts, report.rows) == (True, {"done before": 1}, 1)
+    assert len(json.loads(beside.read_text())) == 3
+    assert bs.open_table(folder, decryption=policy).verify(filters=True).ok
+
+
 def test_restart_gives_an_interrupted_run_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("bloomseal.write.without_rows.Encoder.encode", _fails_from_the_second_file())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import posixpath
 import time
 import uuid
@@ -15,6 +14,7 @@ from ..core.errors import BloomsealError, UnsupportedError
 from ..core.storage.ref import FileRef
 from ..storage.logs.delta_writing import committed, load_deltalake, refuse_more_than_files
 from ..storage.logs.snapshot import in_table, library, location, opened
+from ..storage.places import open_source
 
 __all__ = ["DeltaChange"]
 
@@ -55,7 +55,8 @@ class DeltaChange:
         values = {name: _text(value) for name, value in (row.get("partition") or {}).items()}
         found = [actions.RemoveAction(unquote(row["path"]), True, _now(), row["size_bytes"], values)]
         if new is not None:
-            size = os.stat(new.path).st_size if new.filesystem is None else _size_in_store(new)  # noqa: PTH116
+            with open_source(new) as source:
+                size = source.size
             below, told = posixpath.relpath(new.path, self._ref.path), json.dumps({"numRecords": rows})
             found.append(actions.AddAction(below, size, values, _now(), True, told))
         self._actions += found
@@ -80,11 +81,6 @@ class DeltaChange:
             raise BloomsealError(
                 "the table's newest version still names files that were taken out", file=self._ref.path
             )
-
-
-def _size_in_store(ref: FileRef) -> int:
-    assert ref.filesystem is not None  # noqa: S101
-    return ref.filesystem.get_file_info(ref.path).size or 0
 
 
 def _now() -> int:
