@@ -364,6 +364,15 @@ def iceberg(tmp_path: Path, ring: bs.Keyring) -> Any:
     return table
 
 
+def test_rows_of_an_iceberg_table_are_erased_by_its_engine(
+    iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path
+) -> None:
+    table = bs.open_table(tmp_path / "ice" / "n" / "t", decryption=spec)
+    with pytest.raises(bs.UnsupportedError) as refused:
+        table.erase([("n", "==", 1)])
+    assert "expire_snapshots" in (refused.value.hint or "")
+
+
 def test_iceberg_reads_the_live_files_of_a_snapshot(iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
     folder = tmp_path / "ice" / "n" / "t"
     assert rows(bs.read_table(folder, decryption=spec)) == rows(DATA.slice(0, 2))
