@@ -108,18 +108,24 @@ def policy_checks(
     return policy
 
 
-def column_checks(auditor: Auditor, places: Places, files: Iterable[FileFacts]) -> Iterator[Check]:
+def column_checks(
+    auditor: Auditor, places: Places, files: Iterable[FileFacts], *, whole: bool = True
+) -> Iterator[Check]:
     """The columns of files beside those of the tables that claim them.
 
     Args:
         auditor: with the policy.
         places: where the files were found.
-        files: all of them: of those that are not here a column may be in one.
+        files: what was seen of them.
+        whole: they are all there are; a column may be in one that was not looked at.
     """
     from ..audit.facts.columns import columns_of_tables
     from ..policy.check import check_columns
 
-    for policy, seen in columns_of_tables(auditor, places, files):
+    if not (found := columns_of_tables(auditor, places, files)):
+        said = "no table of the policy is called as the path is"
+        yield Check("table", "policy", CheckOutcome.UNKNOWN, said, "--table NAME")
+    for policy, seen in found if whole else ():
         if seen.unseen:
             said = f"the columns of {counted(seen.unseen, 'file')} could not be seen"
             yield Check("policy", policy.name, CheckOutcome.UNKNOWN, said, "their keys, or bloomseal doctor")

@@ -193,11 +193,8 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
         clear = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())
         said = f"none, so that nothing was judged; in clear: {clear}"
         yield Check("table", "policy", CheckOutcome.NOTE, said, "--policy FILE")
-    elif report.files and not any(auditor.policies.of(ref.path) for ref in places.files):
-        said = "no table of the policy is called as the path is"
-        yield Check("table", "policy", CheckOutcome.UNKNOWN, said, "--table NAME")
-    if sample >= total:
-        yield from column_checks(auditor, places, seen)
+    elif report.files:
+        yield from column_checks(auditor, places, seen, whole=sample >= total)
     yield from _findings(report, path)
     # Without keys much is hidden by design; what could not be looked at is a doubt.
     told: list[tuple[CheckOutcome, str, str | None]] = [(CheckOutcome.UNKNOWN, text, None) for text in report.unseen]
