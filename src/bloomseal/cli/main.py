@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Final, TextIO
+from typing import Final, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -109,7 +112,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # This process is ours, and multiplies no matrices: the threads that numpy's OpenBLAS starts for that, one for
         # each core, cost more time than numpy takes to load. Whoever has said how many there are to be, is obeyed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        _leave(_run_command(None))
     return _run_command(arguments)
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process, all that Python has registered for its end done first.
+
+    The interpreter is not taken apart: a thread of Arrow's that lets go of its last buffer meanwhile would find none to
+    ask, and abort the process after its answer.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:
