@@ -120,7 +120,10 @@ def test_the_completion_of_a_name_loads_no_command() -> None:
 def test_a_command_starts_no_threads_for_matrices(given: str | None, threads: str) -> None:
     """numpy's OpenBLAS starts one for each core when it is loaded; who says how many there are to be is obeyed."""
     name = "OPENBLAS_NUM_THREADS"
-    script = f"import os, sys; from bloomseal.cli.main import main; main(sys.argv[2:] or None); print(os.environ.get({name!r}))"
+    script = (
+        "import atexit, os, sys; from bloomseal.cli.main import main; "
+        f"atexit.register(lambda: print(os.environ.get({name!r}))); main(sys.argv[2:] or None)"
+    )
     env = {one: value for one, value in os.environ.items() if one != name} | ({} if given is None else {name: given})
 
     def told(*arguments: str) -> str:
