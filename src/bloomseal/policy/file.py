@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from ..core.decryption import IcebergSpec
 from ..core.encryption import Algorithm
@@ -21,6 +20,7 @@ from ..core.storage.local import read_small
 from ..core.storage.ref import FileRef
 from ..storage.places import is_object, resolve_path
 from .keys import KeyPolicy
+from .places import keyring_beside, root_beside
 from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class Policy:
         folder = str(Path(path).absolute().parent)  # links stay as they are
         try:
             if kms is None and isinstance(document.get("kms"), str):
-                document["kms"] = _keyring_beside(document["kms"], folder)
-            tables = cls.from_dict(document, kms=kms).tables
-            roots = {name: _root_beside(table.root, folder) for name, table in tables.items()}
-            return cls(
-                {name: replace(table, root=roots[name], origin=origin) for name, table in tables.items()}, origin
-            )
+                document["kms"] = keyring_beside(document["kms"], folder)
+            made = {
+                name: replace(table, root=root_beside(table.root, folder), origin=origin)
+                for name, table in cls.from_dict(document, kms=kms).tables.items()
+            }
+            return cls(made, origin)
         except BloomsealError as error:
             raise error.at(file=os.fspath(path)) from error.__cause__
 
@@ -161,8 +161,8 @@ class Policy:
         found = {self._name_at(resolve_path(one, filesystem)) for one in several}
         if len(found) == 1 and (name := found.pop()) is not None:
             return name
-        known = ", ".join(sorted(self.tables)) or "none"
-        raise UsageError(f"no table of the policy is named, and it has several: {known}", hint=Hint.TABLE)
+        what = f"no table of the policy is named, and it has several: {', '.join(sorted(self.tables)) or 'none'}"
+        raise UsageError(what, hint=Hint.TABLE)
 
     def _name_at(self, ref: FileRef) -> str | None:
         """The table in whose folder a place lies; of folders in one another the innermost counts."""
@@ -194,31 +194,6 @@ def table_policy(
     if table not in (None, policy.name):
         raise UsageError(f"the policy is that of table {policy.name}, and not of {table!r}", hint=Hint.TABLE)
     return policy
-
-
-def _keyring_beside(uri: str, folder: str) -> str:
-    """The URI of a KMS, a relative keyring counted from the policy's folder.
-
-    Raises:
-        PolicyError: another one lies where relative ones were counted from before: in the working folder.
-    """
-    from ..keytools.kms.registry import absolute
-
-    found, before = absolute(uri, folder), absolute(uri)
-    if found != before and (old := Path(unquote(before.partition("://")[2]))).exists():
-        new = Path(unquote(found.partition("://")[2]))
-        if not new.exists() or not new.samefile(old):
-            raise PolicyError(
-                f"kms: a relative keyring counts from the policy's folder, and another lies in the working folder: {old}",
-                hint=f'kms = "keyring://{new}", or that of the other one',
-            )
-    return found
-
-
-def _root_beside(root: str | None, folder: str) -> str | None:
-    if root is None or ("://" in root and not root.startswith("file:")):
-        return root
-    return os.path.normpath(os.path.join(folder, resolve_path(root).path))  # noqa: PTH118
 
 
 def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> TablePolicy:

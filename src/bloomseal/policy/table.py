@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..storage.places import resolve_path
 from .keys import KeyPolicy
+from .places import below
 
 if TYPE_CHECKING:
     from ..core.decryption import IcebergSpec
@@ -241,7 +241,7 @@ class TablePolicy:
 
     def holds(self, ref: FileRef) -> bool:
         """Whether a file or folder is the table's root, which was said, or lies in it."""
-        return self.root is not None and _below(self.root, ref) is not None
+        return self.root is not None and below(self.root, ref) is not None
 
     def prefix(self, file: FileRef | str | os.PathLike[str]) -> str | None:
         """The AAD prefix of one file, by its final place.
@@ -281,7 +281,7 @@ class TablePolicy:
                 file=ref.path,
                 hint=Hint.TABLE_ROOT,
             )
-        if (path := _below(root, ref)) is None:
+        if (path := below(root, ref)) is None:
             raise PolicyError(
                 f"the file is not in the folder of table {self.name}, which is {root}",
                 file=ref.path,
@@ -371,15 +371,6 @@ class TablePolicy:
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "keys"}
-
-
-def _below(root: str, ref: FileRef) -> str | None:
-    """The path from a folder on the same file system to a file or folder in it; None: it lies elsewhere."""
-    if ref.filesystem is None:
-        path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
-    else:
-        path = posixpath.relpath(f"/{ref.path}", f"/{root}")
-    return None if path.split("/")[0] == ".." else path
 
 
 def _check_template(template: str, table: str) -> None:

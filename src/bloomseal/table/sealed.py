@@ -22,9 +22,10 @@ from ..read.predicate.where import from_text
 from ..specs import EncryptionSpec, resolve_policy
 from .changes import TableChanges
 from .query.indexes import Indexes
+from .query.logged import need_logged, no_such_column
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
-from .query.query import Query, Shape, need_logged, no_such_column
+from .query.query import Query, Shape
 from .query.workers import side_by_side, workers
 from .scan import FileOpener, scanned
 

@@ -13,13 +13,14 @@ from ...core.columns import covers
 from ...core.errors import Hint, PolicyError, UsageError
 from ...core.exclusion import Exclusion, by_index
 from ...core.parquet.expectation import Expectation
-from ...core.spelling import named_columns, nearest
+from ...core.spelling import named_columns
 from ...format.leaves import leaves_of
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile
 from ...read.plan import Asked, ReadPlan
 from ...read.predicate.condition import columns_of
 from .conditions import Condition, Rest, alike
+from .logged import need_logged, no_such_column
 from .partitions import columns_of_folders, holds_only
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ...index.facts.sameness import Kept
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Fragment", "Query", "Shape", "need_logged", "no_such_column"]
+__all__ = ["Fragment", "Query", "Shape"]
 
 _REMEMBERED: Final = 64
 
@@ -389,30 +390,3 @@ class Query:
             if pa.types.is_nested(field.type)
         }
         return {name: nested.get(name, field) for name, field in logged.items()}
-
-
-def need_logged(parts: TableParts, columns: Iterable[str]) -> None:
-    """Refuse columns, and what is inside them, that the table's log does not name: files still hold what was dropped.
-
-    Raises:
-        UsageError: such a column.
-    """
-    if parts.snapshot is None:
-        return
-    schema = parts.snapshot.schema
-    for name in sorted(columns):
-        if name not in schema.names and ((leaves := _leading_to(name, schema)) is None or not leaves.has(name)):
-            raise no_such_column(name, schema.names)
-
-
-def _leading_to(name: str, schema: pa.Schema) -> Schema | None:
-    """The columns of a table that a dotted path can lead into; None: there is none. A column's own name can have dots,
-    too.
-    """
-    fields = [field for field in schema if covers(field.name, name)]
-    return leaves_of(pa.schema(fields)) if fields else None
-
-
-def no_such_column(name: str, names: Sequence[str]) -> UsageError:
-    """The error for a column that is in no file."""
-    return UsageError("no such column", column=name, hint=f"one of {', '.join(nearest(name, names))}")

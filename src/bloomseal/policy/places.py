@@ -1,0 +1,49 @@
+"""Places that a policy speaks of: what its file names by relative paths, and what lies in a table's root."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from pathlib import Path
+from urllib.parse import unquote
+
+from ..core.errors import PolicyError
+from ..core.storage.ref import FileRef
+from ..storage.places import resolve_path
+
+__all__ = ["below", "keyring_beside", "root_beside"]
+
+
+def keyring_beside(uri: str, folder: str) -> str:
+    """The URI of a KMS, a relative keyring counted from the policy's folder.
+
+    Raises:
+        PolicyError: another one lies where relative ones were counted from before: in the working folder.
+    """
+    from ..keytools.kms.registry import absolute
+
+    found, before = absolute(uri, folder), absolute(uri)
+    if found != before and (old := Path(unquote(before.partition("://")[2]))).exists():
+        new = Path(unquote(found.partition("://")[2]))
+        if not new.exists() or not new.samefile(old):
+            raise PolicyError(
+                f"kms: a relative keyring counts from the policy's folder, and another lies in the working folder: {old}",
+                hint=f'kms = "keyring://{new}", or that of the other one',
+            )
+    return found
+
+
+def root_beside(root: str | None, folder: str) -> str | None:
+    """A table's root, a relative path counted from the policy's folder. A URI of a store stays as it is."""
+    if root is None or ("://" in root and not root.startswith("file:")):
+        return root
+    return os.path.normpath(os.path.join(folder, resolve_path(root).path))  # noqa: PTH118
+
+
+def below(root: str, ref: FileRef) -> str | None:
+    """The path from a folder on the same file system to a file or folder in it; None: it lies elsewhere."""
+    if ref.filesystem is None:
+        path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
+    else:
+        path = posixpath.relpath(f"/{ref.path}", f"/{root}")
+    return None if path.split("/")[0] == ".." else path
