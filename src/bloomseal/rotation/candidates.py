@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +24,13 @@ from ..read.open import open_file
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec
 from ..storage.discovery.kinds import FoundFile
+from ..storage.discovery.tables import refuse_part_of_table
 from ..write.encode import Encoder
 from .files import ChangedError, DataFile, mark_of
 from .jobs import Rekey
 from .settings import Decryption, Encryption
 
-__all__ = ["RECORD", "TOKEN", "Candidate", "Kind", "Kinds", "need_compacted"]
+__all__ = ["RECORD", "TOKEN", "Candidate", "Kind", "Kinds", "need_compacted", "need_no_log"]
 
 RECORD: Final = b"bloomseal.replaces"
 """Where a new file names those that it replaces, in its key-value metadata."""
@@ -175,6 +176,16 @@ def _record(file: ParquetFile) -> dict[str, bytes]:
         return {str(name): bytes.fromhex(one) for name, one in told["files"].items() if told["rows"] == file.num_rows}
     except (KeyError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def need_no_log(refs: Iterable[FileRef]) -> None:
+    """Refuse files that were named one by one, and that a table's log names, too: it would not know of the new ones.
+
+    Raises:
+        UsageError: there is a log.
+    """
+    for folder, ref in {posixpath.dirname(ref.path): ref for ref in refs if ref.root is None}.items():
+        refuse_part_of_table(replace(ref, path=folder), inside=True)
 
 
 def need_compacted(files: Sequence[DataFile], decryption: Decryption | None) -> None:

@@ -37,7 +37,7 @@ from ..table.scan import spare_descriptors
 from ..table.sealed import SealedTable
 from ..write.output_keys import OutputKeys, sealed_leaves
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
-from .candidates import RECORD, TOKEN, Candidate, Kind, Kinds
+from .candidates import RECORD, TOKEN, Candidate, Kind, Kinds, need_no_log
 from .files import ChangedError, in_turn, need_unchanged
 from .settings import Encryption
 
@@ -63,6 +63,7 @@ def compact(
             "a table's log names its files, and compact does not commit to it",
             hint="write its rows to a new table; the engine's own compaction would leave them in plaintext",
         )
+    need_no_log(one.ref for one in parts.files)
     work = _Compaction(parts, encryption, target_size, dry_run, progress)
     work.run()
     return work.report

@@ -26,7 +26,7 @@ from ..storage.places import resolve_path
 from ..table.changes import ErasureOptions
 from ..table.open import open_whole
 from ..table.row_numbers import row_numbers
-from .candidates import need_compacted
+from .candidates import need_compacted, need_no_log
 from .delta import DeltaChange
 from .erasure import Chosen, Erase, tidy_material
 from .files import DataFile, mark_of, sized
@@ -201,6 +201,7 @@ class _Table:
         whole = self.places[0] if len(self.places) == 1 else self.places
         self.decryption, self.indexes = decryption, CarriedOver()
         self.table, self._found = open_whole(whole, decryption, filesystem, follow_links=follow_links)
+        need_no_log(one.ref for one in self._found.files)
         self._delta: DeltaChange | None = None
         for folder, log in self._found.logs.items():
             if not isinstance(log, DeltaLog):
@@ -240,6 +241,7 @@ class _Table:
             dead = sum(one.kind is FileKind.DEAD for one in others)
             if self._delta is not None and (erased or dead):
                 told.append(f"{root}: files of older versions of the Delta table: VACUUM, after its retention")
+                told.append(f"{root}: their smallest and greatest values in its log: until delta.logRetentionDuration")
             if hidden:
                 told.append(f"{root}: {counted(hidden, 'hidden file')} that no reader takes: nobody looked into them")
             for column in columns_in(root, self._found.files[0].ref.filesystem) if erased else ():

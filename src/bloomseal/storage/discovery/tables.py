@@ -49,6 +49,7 @@ __all__ = [
     "find_files",
     "is_one_file",
     "open_log",
+    "refuse_part_of_table",
 ]
 
 _DATA, _METADATA = "data", "metadata"
@@ -222,7 +223,7 @@ class _Search:
                 above = posixpath.dirname(above)
             ref = FileRef(above or ".", ref.filesystem)
         else:
-            _refuse_part_of_table(ref)
+            refuse_part_of_table(ref)
         listing = list_files(ref.path, ref.filesystem, everything=self.everything, follow_links=self.follow_links)
         if named is not ref:
             listing.tables[""] = TableLayout.ICEBERG
@@ -326,14 +327,18 @@ def _inside(one: LiveFile, folder: FileRef) -> str | None:
     return os.path.relpath(real, base) if real.startswith(base.rstrip("/") + "/") else None
 
 
-def _refuse_part_of_table(ref: FileRef) -> None:
-    """A folder inside a table with a log holds dead files too, and so does a pattern's: the log lies above."""
+def refuse_part_of_table(ref: FileRef, *, inside: bool = False) -> None:
+    """A folder inside a table with a log holds dead files too, and so does a pattern's: the log lies above.
+
+    Args:
+        inside: it is the folder of a file that is to be changed: the log may lie in it, too.
+    """
     base, pattern = PathPattern.split(ref.path)
     parted = pattern is not None and not exists(ref)
     above = (base if parted else ref.path).rstrip("/")
     if ref.filesystem is None:
         above = os.path.abspath(above)  # noqa: PTH100
-    looks_at = parted
+    looks_at = parted or inside
     while True:
         if looks_at and (layout := _log_in(FileRef(above, ref.filesystem))) is not None:
             what = "pattern names files" if parted else "folder is a part"
