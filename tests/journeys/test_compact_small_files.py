@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, compaction, rotate
+from bloomseal.rotation import Rekey, Seal, compaction, rotate
 
 FILES, ROWS = 60, 40
 POLICY = """
@@ -285,6 +285,19 @@ def test_a_file_that_was_put_back_goes_only_where_its_rows_are(place: Path) -> N
     bs.write_table(table.slice(1), new, encryption=policy_of(place))
     again = opened(place).compact(target_size=10_000_000)
     assert (again.finished, opened(place).read().num_rows) == ([], FILES * ROWS - 1 + 2 * ROWS)
+
+
+def test_a_plaintext_file_that_names_others_has_none_removed_once_it_is_sealed(place: Path) -> None:
+    """Names and identities of files are no secret: whoever may write to the folder could have any of them removed."""
+    first = place / data_in(place)[0]
+    with bs.open_file(first, decryption=policy_of(place)) as file:
+        record = {"rows": ROWS, "files": {first.name: file.identity.hex()}}
+    rows = rows_of(FILES).replace_schema_metadata({"bloomseal.replaces": json.dumps(record)})
+    pq.write_table(rows, first.with_name("x-0123456789abcdef.parquet"))
+    assert rotate(first.parent, Seal(policy_of(place)), journal=place / "journal").ok
+    report = opened(place).compact(target_size=10_000_000)
+    assert (report.ok, report.finished) == (True, [])
+    assert opened(place).read().num_rows == (FILES + 1) * ROWS
 
 
 def test_orc_is_left_and_tables_with_a_log_are_refused(place: Path) -> None:

@@ -168,12 +168,13 @@ class Kinds:
 
 
 def _record(file: ParquetFile) -> dict[str, bytes]:
-    """The files that this one replaces. The footer was authenticated; a file that rows were taken out of since does not
-    hold those of its old files any more.
+    """The files that this one replaces. The footer was authenticated; and it is that of the compaction, since the file
+    has its identity still. Whatever writes it anew, perhaps without some rows, gives it another.
     """
     try:
         told = json.loads(file.metadata[RECORD])
-        return {str(name): bytes.fromhex(one) for name, one in told["files"].items() if told["rows"] == file.num_rows}
+        own = told["file"] == file.identity.hex()
+        return {str(name): bytes.fromhex(one) for name, one in told["files"].items() if own}
     except (KeyError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -17,9 +17,11 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ..core.errors import BloomsealError, BloomsealWarning, FormatError, Hint, PolicyError, UnsupportedError
+from ..core.parquet.layout import FileMeta
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
+from ..core.thrift import Struct
 from ..format.verify import verify_walk
 from ..index.place import columns_in
 from ..keytools.material.store import tidy
@@ -152,6 +154,7 @@ class _Compaction:
         files = [one.found for one in group]
         parts = TableParts(files, Partitions({}), None, self._parts.decryption, self._parts.follow_links)
         with contextlib.ExitStack() as turn, _MergedFile(place, **arguments, check_keys=True) as writer:
+            writer.replaces(group)
             written = 0
             for batch in SealedTable(parts, use_index="never").scan_in(kind.schema):
                 writer.write_batch(batch)
@@ -200,6 +203,17 @@ class _MergedFile(FileWriter):
 
     before_name: Callable[[], None]
 
+    def replaces(self, group: Sequence[Candidate]) -> None:
+        """Name the files that it replaces in the footer, and itself: whoever seals a plaintext file, or copies this
+        one's metadata, gives the new one another identity, and so no right to have files removed.
+        """
+        assert self._keys is not None  # noqa: S101
+        files = {one.name: one.identity.hex() for one in group}
+        pair, footer = Struct(), self._template.struct
+        pair.set_binary(1, RECORD)
+        pair.set_binary(2, json.dumps({"file": self._keys.crypto.aad_unique.hex(), "files": files}).encode())
+        footer.set_list(FileMeta.KEY_VALUE, [*footer.elements(FileMeta.KEY_VALUE), pair.to_bytes()])
+
     def _check(self, reopened: Source) -> Walk:
         walk = super()._check(reopened)
         report = verify_walk(walk)
@@ -214,14 +228,12 @@ class _MergedFile(FileWriter):
 def _arguments(kind: Kind, group: Sequence[Candidate], place: FileRef) -> dict[str, Any]:
     """Of the writer of a new file."""
     rows = sum(one.rows for one in group)
-    record = {"rows": rows, "files": {one.name: one.identity.hex() for one in group}}
-    metadata = {**(kind.schema.metadata or {}), RECORD: json.dumps(record).encode()}
     filters = dict.fromkeys((name for one in group for name in sorted(one.filters)), FilterSpec())
     if isinstance(kind.sealing, TablePolicy):
         filters |= {name: spec for name, spec in kind.sealing.bloom_filters().items() if kind.leaves.has(name)}
     per_row = max(sum(one.decoded for one in group) // rows, 1)
     return {
-        "schema": kind.schema.with_metadata(metadata),
+        "schema": kind.schema,
         "encryption": _encryption(kind, set().union(*(one.sealed for one in group)), place),
         "bloom_filters": filters,
         "row_group_size": min(DEFAULT_ROW_GROUP_SIZE, max(_ROW_GROUP_BYTES // per_row, 1)),
