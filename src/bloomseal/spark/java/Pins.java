@@ -40,11 +40,11 @@ final class Pins {
 
   /** A task asks for the keys of a file several times in a row, and is answered by one look. */
   static void check(Configuration conf, TablePlaces place, FileKeys keys, FileDecryptionProperties sealed) {
-    // Of a reader that looks for the schema alone nobody knows the columns yet.
+    // Not set where a table's schema alone is looked for: by the driver, without a look; by tasks, all columns count.
     String wanted = conf.get("org.apache.spark.sql.parquet.row.requested_schema");
     TaskContext task = TaskContext.get();
-    String look = task == null ? null : task.taskAttemptId() + " " + place.file;
-    if (wanted == null || (look != null && look.equals(LAST.get()))) {
+    String look = task == null ? null : task.taskAttemptId() + " " + place.file + " " + wanted;
+    if (task == null ? wanted == null : look.equals(LAST.get())) {
       return;
     }
     try {
@@ -52,7 +52,8 @@ final class Pins {
       ParquetReadOptions options = HadoopReadOptions.builder(conf, place.file).withDecryption(sealed).build();
       ParquetFileReader reader = new ParquetFileReader(HadoopInputFile.fromPath(place.file, conf), options);
       try {
-        new Pins(place, place.pins()).check(reader, keys, new ObjectMapper().readTree(wanted).get("fields"));
+        JsonNode fields = wanted == null ? null : new ObjectMapper().readTree(wanted).get("fields");
+        new Pins(place, place.pins()).check(reader, keys, fields);
       } finally {
         reader.close();
       }
@@ -109,7 +110,11 @@ final class Pins {
         + ", and the policy has another one", place.file);
   }
 
+  /** @param fields null: all */
   private static boolean isIn(JsonNode fields, String name) {
+    if (fields == null) {
+      return true;
+    }
     for (Object each : fields) {
       if (((JsonNode) each).get("name").textValue().equalsIgnoreCase(name)) {
         return true;
