@@ -194,6 +194,7 @@ def decryption_of_iceberg_file(
         previous_aad_prefixes=(),
         complete=True,
         allow_plaintext=False,
+        iceberg=None,
     )
 
 

@@ -36,6 +36,10 @@ class IcebergSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.encryption_key, str) or not self.encryption_key:
             raise UsageError("encryption_key= takes the name of a master key")
+        if not isinstance(self.metadata_hash, str | None):
+            raise UsageError("metadata_hash= takes a text of hexadecimal digits")
+        if not isinstance(self.min_sequence_number, int | None) or isinstance(self.min_sequence_number, bool):
+            raise UsageError("min_sequence_number= takes a number")
 
     def check_metadata(self, data: bytes) -> None:
         """Whether the metadata file is the one that was pinned.

@@ -218,10 +218,15 @@ class KeyTools:
 
         Raises:
             KeyAccessError: see `Problem`.
+            PolicyError: as `unwrap`.
             UnsupportedError: the KMS client opens no such ciphertext.
         """
-        place = "bytes", self._kms.place(master_key, wrapped.hex())
-        return self._unwrapped.get(place, lambda: self._kms.unwrap_bytes(wrapped, master_key))
+
+        def load() -> SecretKey:
+            self.check_writer(None, master_key, self._kms)
+            return self._kms.unwrap_bytes(wrapped, master_key)
+
+        return self._unwrapped.get(("bytes", self._kms.place(master_key, wrapped.hex())), load)
 
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS that wraps new keys.
@@ -235,7 +240,7 @@ class KeyTools:
         self._unwrapped.put(self._kms.place(master_key, wrapped), key)
         return wrapped
 
-    def check_writer(self, wrapped: str, master_key: str, calls: KmsCalls) -> None:
+    def check_writer(self, wrapped: str | None, master_key: str, calls: KmsCalls) -> None:
         """With `authentic_writers`, refuse what somebody without a right to wrap could have wrapped.
 
         Raises:

@@ -45,12 +45,19 @@ def open_file(
     Raises:
         FormatError, UnsupportedError: the file is broken, or of a kind that is not known.
         IntegrityError, KeyAccessError, PolicyError: its footer does not authenticate, has no key at hand, or is not as
-            expected.
+            expected. An encrypted Iceberg table is expected: its files are opened by `open_table`.
         UsageError: no such file, or arguments that contradict one another.
     """
     opening = resolve_policy(DecryptionSpec, decryption, path, filesystem, **policy)
     source = open_source(path, filesystem)
     try:
+        if opening is not None and opening.iceberg is not None:
+            # Attack: in the place of the table's folder stands a file, under any key that the same KMS has.
+            what, hint = (
+                "a file, and an encrypted Iceberg table is expected",
+                "open_table, which takes the table's folder",
+            )
+            raise PolicyError(what, file=source.name, hint=hint)
         if format_at(source) is Format.ORC:
             from .orc.file import OrcFile
 

@@ -209,7 +209,7 @@ def _wrapping_tables(places: Places, question: DestructionQuestion) -> Iterator[
     """Encrypted Iceberg tables whose KEKs the master key wraps. Which version of it, their metadata do not say."""
     names = {question.master_key, question.real.key}
     for table in places.encrypted:
-        if keks := [kek for kek, master in table.masters.items() if master in names]:
+        if keks := {kek for kek, master in table.masters if master in names}:
             answer = "no" if question.version == ALL_VERSIONS else "unknown"
             what = f"it wraps {counted(len(keks), 'KEK')} of the encrypted Iceberg table, by which everything in it is opened"
             yield DestructionReason(answer, table.folder.path, what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -15,7 +15,7 @@ from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
-from .iceberg import open_by_policy
+from .iceberg import TableFlaw, open_by_policy
 from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
@@ -102,6 +102,7 @@ class Auditor:
         places = find_files(paths, filesystem=self._filesystem, history=history)
         if self._problem is not None:
             places.unknown.append(self._problem)
+        places.opened += self._unencrypted(places)
         for table in places.encrypted:
             policy = self.policies.of(posixpath.join(table.folder.path, "metadata"))
             if self.keys is not None and policy is not None and not table.nominal:
@@ -113,6 +114,17 @@ class Auditor:
                 except BloomsealError as error:
                     places.unknown.append(f"{table.folder.path}: the table's keys: {error.what}")
         return places
+
+    def _unencrypted(self, places: Places) -> Iterator[TableFlaw]:
+        """Where the policy expects an encrypted Iceberg table, and none is: one flaw for each of its tables."""
+        found, told = tuple(f"{table.folder.path.rstrip('/')}/" for table in places.encrypted), set[str]()
+        for ref in places.files:
+            policy = self.policies.of(ref.path)
+            if policy is None or policy.iceberg is None or policy.name in told or ref.path.startswith(found):
+                continue
+            told.add(policy.name)
+            what = "not of an encrypted Iceberg table, and the policy expects one"
+            yield TableFlaw("unopenable-table", ref.path, what)
 
     def scanner(self, filters: FilterCheck | None = None, *, visit: Any = None, witness: bool = False) -> Scanner:
         """Of single files; arguments as of `Scanner`; `witness`: ask the KMS which version opens each wrapped key."""

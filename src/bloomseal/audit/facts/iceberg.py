@@ -7,12 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...core.decryption import IcebergSpec
-from ...core.errors import BloomsealError, KeyAccessError
+from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UnsupportedError
 from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
 from ...specs import iceberg_unwrap
@@ -27,6 +28,8 @@ __all__ = ["EncryptedTable", "TableFlaw", "look_at_table", "open_by_policy"]
 
 _SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
 """Of files that are AGS1 streams in an encrypted table; Parquet files are looked at one by one, as everywhere."""
+_NAMES: Final = ("key-id", "encrypted-by-id")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,16 @@ class EncryptedTable:
         folder: the table's.
         flaws: seen without a key.
         nominal: nothing in it is encrypted but in name.
-        made: when each KEK was made, in milliseconds since 1970, by its id.
-        masters: the master key that wraps each KEK, by the KEK's id, as any metadata file in the folder has it.
+        made: when each KEK was made, by its id.
+        masters: the id of each key and of the one that wraps it, as any metadata file in the folder has it. A KEK may
+            be wrapped anew, and keep its id.
     """
 
     folder: FileRef
     flaws: tuple[TableFlaw, ...]
     nominal: bool
-    made: Mapping[str, int]
-    masters: Mapping[str, str]
+    made: Mapping[str, datetime]
+    masters: Set[tuple[str, str]]
 
 
 def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | None:
@@ -84,13 +88,17 @@ class _TableLook:
         self._documents: dict[str, Any] = {}
         self._digests: dict[str, str] = {}
         self._flaws: dict[tuple[str, str], TableFlaw] = {}
-        self._made: dict[str, int] = {}
-        self._masters: dict[str, str] = {}
+        self._made: dict[str, datetime] = {}
         for path in {log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}:
             data = read_metadata(self._ref(path))
             document = json.loads(data)
             self._documents[path] = document if isinstance(document, dict) else {}
             self._digests[path] = hashlib.sha256(data).hexdigest()
+        self._masters = {
+            (str(one.get("key-id")), str(one.get("encrypted-by-id")))
+            for document in self._documents.values()
+            for one in _dicts(document, "encryption-keys")
+        }
 
     @property
     def claimed(self) -> bool:
@@ -126,17 +134,16 @@ class _TableLook:
     def _document(self, path: str, document: Mapping[str, Any]) -> None:
         keys = {one.get("key-id"): one for one in _dicts(document, "encryption-keys")}
         for name, one in keys.items():
-            if (master := one.get("encrypted-by-id")) not in keys:
-                self._kek(path, str(name), str(master), one)
+            if one.get("encrypted-by-id") not in keys:
+                self._kek(path, str(name), one)
         for one in _dicts(document, "snapshots"):
             name, listed = one.get("snapshot-id"), one.get("manifest-list")
+            if clear := self._lies_open(listed):
+                self._add("clear-in-encrypted-table", self._at(listed), "a manifest list in clear")
             if (key_id := one.get("key-id")) is None:
-                if self._lies_open(listed):
-                    self._add("clear-in-encrypted-table", self._at(listed), "a manifest list in clear")
-                else:
-                    self._add(
-                        "unopenable-table", path, f"snapshot {name} has no key-id, and its manifest list is sealed"
-                    )
+                if not clear:
+                    what = f"snapshot {name} has no key-id, and its manifest list is sealed"
+                    self._add("unopenable-table", path, what)
             elif (entry := keys.get(key_id)) is None or entry.get("encrypted-by-id") not in keys:
                 self._add("unopenable-table", path, f"the key of snapshot {name} is not among the table's")
         for statistics in _dicts(document, "statistics"):
@@ -146,11 +153,10 @@ class _TableLook:
             if self._lies_open(place := statistics.get("statistics-path")):
                 self._add("clear-in-encrypted-table", self._at(place), "statistics in clear")
 
-    def _kek(self, path: str, name: str, master: str, kek: Mapping[str, Any]) -> None:
-        self._masters[name] = master
+    def _kek(self, path: str, name: str, kek: Mapping[str, Any]) -> None:
         try:
-            self._made[name] = int(kek["properties"][KEK_TIMESTAMP])
-        except (KeyError, TypeError, ValueError):
+            self._made[name] = _EPOCH + timedelta(milliseconds=int(kek["properties"][KEK_TIMESTAMP]))
+        except (KeyError, TypeError, ValueError, OverflowError):
             self._add("unopenable-table", path, "a KEK without a timestamp")
 
     def _repeated(self) -> None:
@@ -178,16 +184,20 @@ class _TableLook:
 
 
 def _dicts(document: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """The entries of a list in the metadata that are objects: whoever wrote them may have written anything."""
+    """The entries of a list in the metadata that are objects, their names texts: whoever wrote them may have written
+    anything.
+    """
     found = document.get(name)
-    yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, dict):
+            yield one | {name: str(one[name]) for name in _NAMES if one.get(name) is not None}
 
 
 def open_by_policy(table: EncryptedTable, policy: TablePolicy) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
     """Open a table by the policy's master key, down to its data files' keys, by the files' paths.
 
     Raises:
-        KeyAccessError: the KMS does not answer.
+        KeyAccessError, UnsupportedError: the KMS does not answer, or opens no such keys.
     """
     if policy.iceberg is None:
         return None, {}
@@ -202,9 +212,9 @@ def open_by_policy(table: EncryptedTable, policy: TablePolicy) -> tuple[TableFla
 def _opened(folder: FileRef, policy: TablePolicy, spec: IcebergSpec) -> dict[str, IcebergFileKey] | BloomsealError:
     try:
         return EncryptedIcebergLog(folder, IcebergOpening(spec, iceberg_unwrap(policy))).keys()
-    except KeyAccessError as error:
-        if error.retryable:
-            raise
+    except (KeyAccessError, UnsupportedError, MissingDependencyError) as error:
+        if not isinstance(error, KeyAccessError) or error.retryable:
+            raise  # that nobody could look is no flaw of the table
         return error
     except BloomsealError as error:
         return error

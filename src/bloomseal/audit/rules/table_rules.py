@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
+from ...core.parquet.footer import FooterKind
+from ...storage.discovery.kinds import is_of_index
 from ..facts.iceberg import TableFlaw
 from .catalogue import RULES
-from .findings import Finding
+from .findings import Finding, Severity
 from .judged import Facts, found
 
 __all__ = ["check_encrypted_tables"]
@@ -21,17 +23,22 @@ def check_encrypted_tables(facts: Facts) -> Iterator[Finding]:
     """What is wrong with tables that say of themselves that they are encrypted."""
     ids = {rule.name: rule.id for rule in RULES.values()}
     flaws = [one for table in facts.places.encrypted for one in table.flaws]
-    really = {table.folder.path.rstrip("/") for table in facts.places.encrypted if not table.nominal}
+    really = tuple(f"{table.folder.path.rstrip('/')}/" for table in facts.places.encrypted if not table.nominal)
     for file in facts.files:
-        if (facts.places.roots.get(file.path) or "").rstrip("/") in really and file.algorithm is None:
+        # Of an encrypted table no column lies open, and no footer; its sealed index is the policy's affair.
+        of_table = file.path.startswith(really) and not is_of_index(file.path)
+        if of_table and file.footer != FooterKind.ENCRYPTED:
             what = "a data file in clear, in a table that is encrypted"
             flaws.append(TableFlaw("clear-in-encrypted-table", file.path, what))
-    seen = {one.file for one in flaws}
-    flaws += [one for one in facts.places.opened if one.file not in seen]
+    worst: dict[str, Severity] = {}
+    for one in flaws:
+        worst[one.file] = max(worst.get(one.file, Severity.INFO), RULES[ids[one.rule]].severity)
+    # What opening adds, unless something as bad is said of the file.
+    opened = facts.places.opened
+    flaws += [one for one in opened if worst.get(one.file, Severity.INFO) < RULES[ids[one.rule]].severity]
     yield from (found(ids[one.rule], one.what, None, one.file) for one in flaws)
     for table in facts.places.encrypted:
-        for name, made in table.made.items():
-            since = datetime.fromtimestamp(made / 1000, UTC)
+        for name, since in table.made.items():
             if facts.now - since > _LIFETIME:
                 message = f"KEK {name} was made on {since:%Y-%m-%d}"
                 yield found(ids["old-table-kek"], message, None, table.folder.path)

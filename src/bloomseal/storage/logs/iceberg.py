@@ -19,14 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
-from ...core.limits import MAX_LOG_BYTES
 from ...core.storage.local import identity, open_regular
 from ...core.storage.ref import FileRef
 from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
 from ..places import names_in, open_source
 from .ags1 import is_sealed
-from .decoded import inflated, need_avro, need_readable
+from .decoded import most_decoded, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
@@ -285,7 +284,7 @@ def _manifests(snapshot: Any, table: Any) -> list[Any]:
 
 def _same_file(place: str, io: Any) -> Hashable:
     """Equal for names of one file."""
-    scheme, host, path = io.parse_location(place)
+    scheme, host, path = io.parse_location(io.mapped(place))
     if scheme == "file":
         with contextlib.suppress(OSError, ValueError):
             return identity(os.stat(path))[:2]  # noqa: PTH116
@@ -304,8 +303,17 @@ def read_metadata(ref: FileRef) -> bytes:
         data = bytes(source.read(0, source.size))
     if not ref.path.endswith(_PACKED):
         return data
-    need_readable(inflated("gzip", data, MAX_LOG_BYTES), ref.path, len(data))
-    return opened(ref, lambda: gzip.decompress(data))
+    text = opened(ref, lambda: _unpacked(data))
+    need_readable(len(text), ref.path, len(data))
+    return text
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The text, or as much of it as tells that there is too much. Not counted beforehand by another decoder: they do
+    not agree about what may stand between two parts.
+    """
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        return stream.read(most_decoded(len(data)) + 1)
 
 
 def _sealed(data: bytes) -> set[int]:
@@ -316,9 +324,8 @@ def _sealed(data: bytes) -> set[int]:
 def below(place: str, location: str) -> str | None:
     """The path of a place below a table's location; None where it is elsewhere."""
     inside = place.removeprefix(f"{location.rstrip('/')}/")
-    return (
-        None if inside == place or posixpath.normpath(inside) != inside or inside.startswith(("/", "../")) else inside
-    )
+    odd = posixpath.normpath(inside) != inside or inside.startswith("/") or inside.split("/")[0] == ".."
+    return None if inside == place or odd else inside
 
 
 def load(ref: FileRef, data: bytes, folder: FileRef) -> Any:
@@ -399,8 +406,18 @@ def _hint(ref: FileRef) -> int | None:
 def _pyiceberg() -> Callable[[str, bytes, str, bool], Any]:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+    from pyiceberg.manifest import read_manifest_list
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadataUtil
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+
+    class _Uncached(IcebergSnapshot):
+        """Attack: the library keeps what a list says of a manifest by the manifest's place, and for all tables of the
+        process. Whoever writes one table would say what the manifests of another are.
+        """
+
+        def manifests(self, io: Any) -> list[Any]:
+            return list(read_manifest_list(io.new_input(self.manifest_list)))
 
     class _Counted(PyArrowFile):
         """A manifest, or a list of them: given to the decoder with what was counted of it."""
@@ -421,9 +438,12 @@ def _pyiceberg() -> Callable[[str, bytes, str, bool], Any]:
             self._place, self._folder = place, folder.rstrip("/")
             self._scheme = _SAME.get(scheme, scheme)
 
-        def new_input(self, location: str) -> PyArrowFile:
+        def mapped(self, location: str) -> str:
             inside = None if self._place is None else below(location, self._place)
-            location = location if inside is None else f"{self._folder}/{inside}"
+            return location if inside is None else f"{self._folder}/{inside}"
+
+        def new_input(self, location: str) -> PyArrowFile:
+            location = self.mapped(location)
             scheme, _, path = self.parse_location(location)
             if _SAME.get(scheme, scheme) != self._scheme:
                 raise UsageError(f"the table's metadata lead to another kind of storage: {scheme}")
@@ -436,6 +456,8 @@ def _pyiceberg() -> Callable[[str, bytes, str, bool], Any]:
         # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
         # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
         metadata = TableMetadataUtil.parse_raw(data.decode())
+        snapshots = [_Uncached.model_construct(**dict(one)) for one in metadata.snapshots]
+        metadata = metadata.model_copy(update={"snapshots": snapshots})
         files = _Near(metadata.location if mapped else None, folder)
         return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
 

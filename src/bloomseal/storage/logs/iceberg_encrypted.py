@@ -72,7 +72,7 @@ class EncryptedIcebergLog(IcebergLog):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise FormatError("table metadata that can't be understood") from None
         keys = IcebergTableKeys(document, spec, self._opening.unwrap)
-        self._id = None if wanted in (None, -1) else wanted
+        self._id = None if self._version is None and wanted in (None, -1) else wanted
         if self._id is None:  # a table without rows; whoever pins a state has one
             if spec.min_sequence_number:
                 raise PolicyError("the table has no snapshot, and min_sequence_number is given")

@@ -20,6 +20,7 @@ from ...core.encryption import SecretKey
 from ...core.encryption.cipher import NONCE_BYTES
 from ...core.errors import FormatError, IntegrityError, PolicyError
 from ...core.keys.access import shown
+from ...core.limits import MAX_KEY_METADATA_BYTES
 
 __all__ = ["KEK_TIMESTAMP", "MASTER_KEY", "IcebergFileKey", "IcebergTableKeys", "UnwrapBytes"]
 
@@ -127,9 +128,12 @@ class IcebergTableKeys:
 
 def _wrapped(entry: Mapping[str, Any]) -> bytes:
     try:
-        return base64.b64decode(entry["encrypted-key-metadata"], validate=True)
+        wrapped = base64.b64decode(entry["encrypted-key-metadata"], validate=True)
     except (KeyError, TypeError, binascii.Error, ValueError):
         raise FormatError("an encryption key of the metadata that is not base64") from None
+    if len(wrapped) > MAX_KEY_METADATA_BYTES:
+        raise FormatError(f"an encryption key of the metadata of {len(wrapped)} bytes")
+    return wrapped
 
 
 class _AvroCursor:
