@@ -420,9 +420,11 @@ def test_files_that_only_spark_reads_are_erased_and_hidden_ones_told(root: Path)
     bs.write_table(_rows(0), root / "t" / "part-0", encryption=policy)
     bs.write_table(_rows(1), root / "t" / "1.parquet", encryption=policy)
     bs.write_table(_rows(0), root / "t" / "_old.parquet")
+    (root / "t" / "2026").mkdir()
+    shutil.copy(root / "t" / "_old.parquet", root / "t" / "2026" / ".1.parquet.0123abcd.bloomseal-tmp")
     report = bs.open_table(root / "t", decryption=policy).erase(WHERE)
     assert report.rows == 1
-    assert any("1 hidden file" in one for one in report.remaining)
+    assert any("2 hidden files" in one for one in report.remaining)
 
 
 def test_a_plaintext_table_stays_plaintext_and_one_with_a_policy_wants_it_sealed(root: Path) -> None:
@@ -466,6 +468,27 @@ def test_a_delta_table_gets_a_new_version(root: Path) -> None:
     assert fresh.erase([("id", ">=", 0)]).counts == {"removed": 2}
     assert DeltaTable(str(folder)).version() == 3
     assert len(DeltaTable(str(folder)).file_uris()) == 0
+
+
+def test_another_plaintext_file_of_the_same_footer_keeps_its_rows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bloomseal.rotation import erase as module
+
+    files = [root / "plain" / "0.parquet", root / "other"]
+    files[0].parent.mkdir()
+    for path, names in zip(files, (["ada", "bob"], ["bob", "eve"]), strict=True):
+        options = {"use_dictionary": False, "write_statistics": False, "compression": "none"}
+        pq.write_table(pa.table({"email": names}), path, **options)
+
+    def looked(*arguments: Any) -> Any:
+        found = row_numbers(*arguments)
+        files[1].rename(files[0])
+        return found
+
+    row_numbers = module.row_numbers
+    monkeypatch.setattr(module, "row_numbers", looked)
+    report = bs.open_table(files[0].parent).erase([("email", "==", "ada")])
+    assert report.counts == {"changed by someone else": 1}
+    assert pq.read_table(files[0])["email"].to_pylist() == ["bob", "eve"]
 
 
 @pytest.mark.parametrize("change", ["overwrite", "optimize", "append"])

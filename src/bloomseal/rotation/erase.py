@@ -237,7 +237,9 @@ class _Table:
         told = []
         for root in sorted({file.ref.root for file in self.files.values() if file.ref.root is not None}):
             others = [one for one in self._found.others if one.ref.root == root and not is_of_index(one.relative)]
-            hidden = sum(one.kind is FileKind.HIDDEN for one in others)
+            # Leftovers of killed writers went with the files of their folders, where some were written anew.
+            unread = (one for one in others if one.kind in (FileKind.HIDDEN, FileKind.LEFTOVER))
+            hidden = sum(mark_of(one.ref) is not None for one in unread)
             dead = sum(one.kind is FileKind.DEAD for one in others)
             if self._delta is not None and (erased or dead):
                 told.append(f"{root}: files of older versions of the Delta table: VACUUM, after its retention")
