@@ -55,6 +55,15 @@ def test_a_file_in_the_place_of_the_table(tmp_path: Path, keyring: bs.Keyring, s
         bs.probe(place, "ssn", ["x"], decryption=policy(keyring))
 
 
+def test_spark_takes_nothing_else_for_the_expected_table(tmp_path: Path, keyring: bs.Keyring) -> None:
+    pytest.importorskip("pyspark")
+    from bloomseal.spark.source.options import SourceOptions
+
+    options = SourceOptions((str(tmp_path),), table=policy(f"keyring:{keyring.path}"))
+    with pytest.raises(bs.UnsupportedError, match="expects an encrypted Iceberg table"):
+        options.find_files()
+
+
 def test_an_audit_sees_that_the_expected_table_is_none(tmp_path: Path, keyring: bs.Keyring) -> None:
     (tmp_path / "people").mkdir()
     sealing = TablePolicy("people", keyring, "master-main")
@@ -106,6 +115,17 @@ def test_a_manifest_list_in_clear_by_any_name(place: Path, vectors: Path) -> Non
     clear = next((vectors / "tables" / "hole_rest_clear" / "metadata").glob("snap-*.avro"))
     shutil.copy(clear, place / "metadata" / "list")
     assert "BS502" in rules(audit(changed(place, attack)))
+
+
+@pytest.mark.parametrize("name", ["0.metadata.json", "x.avro"])
+def test_a_file_that_nobody_can_read_hides_no_other(place: Path, keyring: bs.Keyring, name: str) -> None:
+    with (place / "metadata" / name).open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    (place / "metadata" / "z.avro").write_bytes(b"in clear")
+    report = audit(place, policy=policy(keyring))
+    assert "BS502" in rules(report)
+    assert "BS504" not in rules(report)
+    assert any(name in one for one in report.unseen)
 
 
 def test_a_warning_hides_no_error(place: Path, keyring: bs.Keyring) -> None:

@@ -57,6 +57,7 @@ class EncryptedTable:
         made: when each KEK was made, by its id.
         masters: the id of each key and of the one that wraps it, as any metadata file in the folder has it. A KEK may
             be wrapped anew, and keep its id.
+        unseen: what could not be looked at, in words.
     """
 
     folder: FileRef
@@ -64,6 +65,7 @@ class EncryptedTable:
     nominal: bool
     made: Mapping[str, datetime]
     masters: Set[tuple[str, str]]
+    unseen: tuple[str, ...]
 
 
 def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | None:
@@ -89,9 +91,16 @@ class _TableLook:
         self._digests: dict[str, str] = {}
         self._flaws: dict[tuple[str, str], TableFlaw] = {}
         self._made: dict[str, datetime] = {}
-        for path in {log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}:
-            data = read_metadata(self._ref(path))
-            document = json.loads(data)
+        self._unseen: list[str] = []
+        self._clear: dict[str, bool] = {}
+        for path in sorted({log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}):
+            try:
+                data = read_metadata(self._ref(path))
+                document = json.loads(data)
+            except (BloomsealError, ValueError, RecursionError) as error:
+                # One that nobody can read hides nothing of the others.
+                self._unseen.append(f"{path}: metadata that can't be read ({type(error).__name__})")
+                document, data = {}, path.encode()
             self._documents[path] = document if isinstance(document, dict) else {}
             self._digests[path] = hashlib.sha256(data).hexdigest()
         self._masters = {
@@ -126,10 +135,11 @@ class _TableLook:
             for path, document in sorted(self._documents.items()):
                 self._document(path, document)
             for path in (*self._names, *others):
-                if path.endswith(_SEALED_ENDINGS) and not is_sealed(self._ref(path)):
+                if path.endswith(_SEALED_ENDINGS) and self._is_clear(path):
                     self._add("clear-in-encrypted-table", path, "in clear, in a table that is encrypted")
         self._repeated()
-        return EncryptedTable(self._folder, tuple(self._flaws.values()), nominal, self._made, self._masters)
+        flaws, unseen = tuple(self._flaws.values()), tuple(self._unseen)
+        return EncryptedTable(self._folder, flaws, nominal, self._made, self._masters, unseen)
 
     def _document(self, path: str, document: Mapping[str, Any]) -> None:
         keys = {one.get("key-id"): one for one in _dicts(document, "encryption-keys")}
@@ -172,8 +182,20 @@ class _TableLook:
         self._flaws.setdefault((rule, file), TableFlaw(rule, file, what))
 
     def _lies_open(self, place: object) -> bool:
-        """Whether a file of the table is there, and no stream."""
-        return isinstance(place, str) and is_file(ref := self._ref(self._at(place))) and not is_sealed(ref)
+        return isinstance(place, str) and self._is_clear(self._at(place))
+
+    def _is_clear(self, path: str) -> bool:
+        """Whether a file of the table is there, and no stream. Each is looked at once: all metadata name the older
+        ones.
+        """
+        if path not in self._clear:
+            ref = self._ref(path)
+            try:
+                self._clear[path] = is_file(ref) and not is_sealed(ref)
+            except (BloomsealError, OSError, ValueError) as error:
+                self._unseen.append(f"{path}: it can't be looked at ({type(error).__name__})")
+                self._clear[path] = False
+        return self._clear[path]
 
     def _at(self, place: object) -> str:
         inside = below(str(place), str(self._documents[self._log.metadata_path].get("location")))

@@ -182,6 +182,7 @@ def _look_at(log: IcebergLog, others: Iterable[str], places: Places) -> None:
     try:
         if (table := look_at_table(log, [path for path in others if _is_text(path)])) is not None:
             places.encrypted.append(table)
+            places.unknown += [_shown(text) for text in table.unseen]
     except (BloomsealError, OSError, ValueError, RecursionError) as error:
         places.unknown.append(f"{_shown(log.folder.path)}: its encryption can't be looked at ({type(error).__name__})")
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from ...core.cached import cached_property
 from ...core.decryption import DecryptionSpec
-from ...core.errors import PolicyError, UsageError
+from ...core.errors import PolicyError, UnsupportedError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy, table_policy
@@ -222,10 +222,19 @@ class SourceOptions:
 
         Args:
             schema: types of the partition columns, where they are given.
+
+        Raises:
+            UnsupportedError: the policy expects an encrypted Iceberg table.
         """
         from .files.settled import settled
         from .files.tree import find_files
 
+        if self.table is not None and self.table.iceberg is not None:
+            raise UnsupportedError(
+                "the policy expects an encrypted Iceberg table, which this data source does not read",
+                file=self.paths[0],
+                hint="the table's own catalog in Spark, or bloomseal.open_table",
+            )
         keys = None if self.kms is None else DecryptionSpec(self.kms, partition_by=self.partition_by)
         expected = Expectation.of_table(self.table or keys)
         expected = replace(
