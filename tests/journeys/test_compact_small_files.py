@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, Seal, compaction, rotate
+from bloomseal.rotation import Rekey, Seal, compaction, local, rotate
 
 FILES, ROWS = 60, 40
 POLICY = """
@@ -166,6 +166,26 @@ def test_killed_and_run_again(place: Path, point: str) -> None:
     assert opened(place).read().equals(before)
     assert not [name for name in files_in(place) if name.endswith("bloomseal-tmp")]
     looked_up(place, 1, FILES * ROWS - 1)
+
+
+def test_a_rotation_that_had_begun_leaves_the_files_of_a_compaction_that_is_killed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a new identity nobody could tell any more that their rows are in the new file, too."""
+    look = local.need_compacted
+
+    def late(*arguments: Any) -> None:
+        look(*arguments)
+        monkeypatch.setattr(local, "tidy", lambda _: None)  # it has been there already
+        assert compacted(place, BLOOMSEAL_FAULT_POINT="compact placed").returncode == -signal.SIGKILL
+
+    monkeypatch.setattr(local, "need_compacted", late)
+    report = rotate(place / "lake", Rekey(policy_of(place)), journal=place / "journal")
+    assert not report.ok
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    assert compacted(place).returncode == 0
+    assert opened(place).read().num_rows == FILES * ROWS
 
 
 def test_a_key_that_is_missing_is_told_before_a_file_is_touched(place: Path) -> None:

@@ -29,7 +29,7 @@ from ..table.row_numbers import row_numbers
 from .candidates import need_compacted, need_no_log
 from .delta import DeltaChange
 from .erasure import Chosen, Erase, tidy_material
-from .files import DataFile, mark_of, sized
+from .files import DataFile, find_files, mark_of, sized
 from .indexes import CarriedOver
 from .job import Progress
 from .journal import Journal, default_journal
@@ -129,6 +129,8 @@ def _run(
         # A file that is gone may have left a temporary one in its folder.
         every = [*(file for file, _ in known.values()), *(DataFile(FileRef(one), one, 0) for one in earlier)]
         with ready(job, every if resumed else files, options.get("patience", 300.0)):
+            for table in tables:
+                table.need_compacted()
             run = Run(job, log, sum(file.size for file in files), options.get("progress"))
             run.take_all(files, options.get("jobs", 2))
             run.report.files += [_finished(name, log, known.get(name)) for name in earlier]
@@ -200,6 +202,7 @@ class _Table:
         self.places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
         whole = self.places[0] if len(self.places) == 1 else self.places
         self.decryption, self.indexes = decryption, CarriedOver()
+        self._filesystem, self._follow_links = filesystem, follow_links
         self.table, self._found = open_whole(whole, decryption, filesystem, follow_links=follow_links)
         need_no_log(one.ref for one in self._found.files)
         self._delta: DeltaChange | None = None
@@ -222,6 +225,10 @@ class _Table:
             new = file.ref if self._delta is None else self._delta.place(file.ref)
             chosen[file.name] = Chosen(file, self.decryption, matched, new, self._delta, self.indexes)
         return chosen
+
+    def need_compacted(self) -> None:
+        """A compaction may have been killed while the rows were looked for."""
+        need_compacted(find_files(self.places, self._filesystem, follow_links=self._follow_links), self.decryption)
 
     def finish(self, *, resumed: bool) -> None:
         """When all files are done: the log, and then the indexes, which the run before may not have got to."""

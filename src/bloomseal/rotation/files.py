@@ -195,18 +195,20 @@ def _end_of(source: Source) -> bytes:
 
 
 @contextlib.contextmanager
-def in_turn(ref: FileRef, patience: float = 0) -> Iterator[tuple[int, ...] | None]:
+def in_turn(ref: FileRef, patience: float = 0, *, after_kill: bool = True) -> Iterator[tuple[int, ...] | None]:
     """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the
     upload.
 
     Args:
         patience: seconds to wait for another rotation that is at work on it.
+        after_kill: take the turn of a process that was killed meanwhile. It may have been a compaction, which has put
+            the file's rows into another one.
 
     Yields:
         The file's mark, as `mark_of`.
 
     Raises:
-        ChangedError: another rotation is at work on the file.
+        ChangedError: another rotation is at work on the file, or was killed.
     """
     if ref.filesystem is not None:
         yield mark_of(ref)
@@ -218,9 +220,11 @@ def in_turn(ref: FileRef, patience: float = 0) -> Iterator[tuple[int, ...] | Non
     with folder, contextlib.ExitStack() as held:
         try:
             # Not the lock of the file's name: that one is for whoever gives it a new file, as this rotation will.
-            held.enter_context(folder.locked(f"{name}.turn", patience=patience))
+            left = held.enter_context(folder.locked(f"{name}.turn", patience=patience))
         except TimeoutError:
             raise ChangedError("another rotation is at work on the file; it was left as it is", file=ref.path) from None
+        if left and not after_kill:
+            raise ChangedError("whoever was at work on the file was killed: begin again", file=ref.path)
         if (status := folder.stat(name)) is None:
             missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             raise refusal("can't read the file", ref.path, missing) from missing

@@ -17,7 +17,7 @@ from ..core.errors import BloomsealError, KeyAccessError
 from ..storage.discovery.kinds import FileKind
 from .files import ChangedError, DataFile, in_turn, mark_of
 from .job import Job, Progress
-from .journal import Mark, NoJournal
+from .journal import Journal, Mark, NoJournal
 from .outcome import FileOutcome, FilePlan, RotationReport, Status
 
 __all__ = ["Run", "planned"]
@@ -178,7 +178,8 @@ class Run:
             return FileOutcome(file.name, Status.FAILED, why)
         before = None
         try:
-            with in_turn(file.ref, self._patience) as before:
+            # A run with a journal has seen that no compaction was killed, and has removed what others had left.
+            with in_turn(file.ref, self._patience, after_kill=not isinstance(self.log, Journal)) as before:
                 self.touched = True
                 if self._done_elsewhere(file):
                     return self._another(file)

@@ -203,7 +203,7 @@ class Folder:
     # Alone with a name -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def locked(self, name: str, *, patience: float = 60.0) -> Iterator[None]:
+    def locked(self, name: str, *, patience: float = 60.0) -> Iterator[bool]:
         """Be alone with a name in it, among those who ask; there need be no such file.
 
         The lock is a file of its own, which only those can open who may write to the folder: a lock on the folder or
@@ -213,19 +213,23 @@ class Folder:
         Args:
             patience: seconds to wait.
 
+        Yields:
+            Whether a process had it that was killed, and has left the lock.
+
         Raises:
             TimeoutError: somebody else has it.
             OSError: the lock can't be made, though the folder can be written to.
         """
         lock = f".{name}.{LOCK}{TEMPORARY_ENDING}"
         until, pause = time.monotonic() + patience, 0.001
-        while (fd := self._lock(lock)) == _TAKEN:
+        while (taken := self._lock(lock))[0] == _TAKEN:
             if time.monotonic() >= until:
                 raise TimeoutError(errno.ETIMEDOUT, "somebody else is at work on it")
             time.sleep(pause)
             pause = min(pause * 1.1, 0.05)
+        fd, left = taken
         try:
-            yield
+            yield left
         finally:
             if fd is not None:
                 with contextlib.suppress(OSError):
@@ -233,28 +237,29 @@ class Folder:
                         self.remove(lock)
                 os.close(fd)
 
-    def _lock(self, lock: str) -> int | None:
+    def _lock(self, lock: str) -> tuple[int | None, bool]:
         """The lock's descriptor; `_TAKEN`; or None for whoever can't write to the folder, and so has nothing to
-        guard.
+        guard. And whether it was there.
         """
+        left = False
         try:
             fd = self._made_lock(lock)
         except FileExistsError:
             try:
-                fd = self.open(lock, os.O_RDWR)
+                fd, left = self.open(lock, os.O_RDWR), True
             except (FileNotFoundError, PermissionError):
                 # Removed just now, or somebody else's. That says nothing of our rights to the folder, even if it is
                 # gone by the time of another look.
-                return _TAKEN
+                return _TAKEN, left
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
-            return None
+            return None, left
         # Whoever had it has removed it; or it was taken for a leftover between creation and lock.
         if lock_open(fd) and self.holds(lock, fd):
-            return fd
+            return fd, left
         os.close(fd)
-        return _TAKEN
+        return _TAKEN, left
 
     def _made_lock(self, lock: str) -> int:
         fd = self.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
