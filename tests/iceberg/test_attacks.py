@@ -17,6 +17,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.audit import audit, may_destroy
 from bloomseal.audit.report import Report
+from bloomseal.cli.main import main
 from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from bloomseal.policy import TablePolicy
 
@@ -126,6 +127,20 @@ def test_a_file_that_nobody_can_read_hides_no_other(place: Path, keyring: bs.Key
     assert "BS502" in rules(report)
     assert "BS504" not in rules(report)
     assert any(name in one for one in report.unseen)
+
+
+def test_names_that_are_no_text_end_no_report(place: Path, tmp_path: Path) -> None:
+    newest = max((place / "metadata").glob("*.metadata.json"))
+    document = json.loads(newest.read_text())
+    for one in document["encryption-keys"]:
+        if "properties" in one:
+            one["key-id"], one["properties"]["KEY_TIMESTAMP"] = "\ud800", "1000"
+    document["snapshots"][0] |= {"snapshot-id": "\ud800", "key-id": None}
+    (place / "metadata" / "00000-0.metadata.json").write_text(json.dumps(document))
+    (place / "metadata" / "\udcff.avro").write_bytes(b"in clear")
+    assert {"BS502", "BS504", "BS507"} <= rules(audit(place))
+    for kind in ("findings", "parquet", "sarif", "html", "json", "cbom"):
+        assert main(["audit", str(place), "--report", f"{kind}={tmp_path / kind}"]) == 1
 
 
 def test_a_warning_hides_no_error(place: Path, keyring: bs.Keyring) -> None:

@@ -179,7 +179,7 @@ class _TableLook:
                 self._add("repeated-metadata", path, what)
 
     def _add(self, rule: str, file: str, what: str) -> None:
-        self._flaws.setdefault((rule, file), TableFlaw(rule, file, what))
+        self._flaws.setdefault((rule, file), TableFlaw(rule, _text(file), _text(what)))
 
     def _lies_open(self, place: object) -> bool:
         return isinstance(place, str) and self._is_clear(self._at(place))
@@ -212,7 +212,12 @@ def _dicts(document: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     found = document.get(name)
     for one in found if isinstance(found, list) else ():
         if isinstance(one, dict):
-            yield one | {name: str(one[name]) for name in _NAMES if one.get(name) is not None}
+            yield one | {name: _text(str(one[name])) for name in _NAMES if one.get(name) is not None}
+
+
+def _text(name: str) -> str:
+    """As reports can hold it: JSON and file systems have names that are no text."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def open_by_policy(table: EncryptedTable, policy: TablePolicy) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
