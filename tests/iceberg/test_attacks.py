@@ -161,6 +161,18 @@ def test_a_kek_that_was_wrapped_anew_counts_under_both_keys(place: Path, keyring
         assert may_destroy(master, None, place, keys=keyring, after=0).answer == "no"
 
 
+def test_the_keys_at_hand_open_the_table_of_a_policy_without_a_kms(
+    place: Path, tmp_path: Path, keyring: bs.Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLOOMSEAL_KEYRING", raising=False)
+    (tmp_path / "policy.toml").write_text(
+        'version = 1\n[tables.people]\nfooter_key = "master-main"\n[tables.people.iceberg]\nencryption_key = "master-main"\n'
+    )
+    report = audit(place, keys=keyring, policy=tmp_path / "policy.toml")
+    assert report.ok is True
+    assert not rules(report)
+
+
 def test_a_kms_that_opens_no_keys_of_iceberg_is_no_flaw_of_the_table(place: Path, keyring: bs.Keyring) -> None:
     class TextKms:
         def wrap_key(self, key: bytes, master: str) -> str:

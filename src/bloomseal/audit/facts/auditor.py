@@ -103,11 +103,12 @@ class Auditor:
         if self._problem is not None:
             places.unknown.append(self._problem)
         places.opened += self._unencrypted(places)
+        tools = self.tools
         for table in places.encrypted:
             policy = self.policies.of(posixpath.join(table.folder.path, "metadata"))
-            if self.keys is not None and policy is not None and not table.nominal:
+            if tools is not None and policy is not None and not table.nominal:
                 try:
-                    flaw, keys = open_by_policy(table, policy)
+                    flaw, keys = open_by_policy(table, policy, tools.unwrap_bytes)
                     places.opened += [] if flaw is None else [flaw]
                     master = None if policy.iceberg is None else policy.iceberg.encryption_key
                     self._of_manifests |= {path: (key, KeyFacts.of_manifest(master)) for path, key in keys.items()}

@@ -16,12 +16,11 @@ from ...core.decryption import IcebergSpec
 from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UnsupportedError
 from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
-from ...specs import iceberg_unwrap
 from ...storage.formats import METADATA_ENDINGS
 from ...storage.logs.ags1 import is_sealed
 from ...storage.logs.iceberg import IcebergLog, below, read_metadata
 from ...storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
-from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY, IcebergFileKey
+from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY, IcebergFileKey, UnwrapBytes
 from ...storage.places import is_file, names_in
 
 __all__ = ["EncryptedTable", "TableFlaw", "look_at_table", "open_by_policy"]
@@ -220,25 +219,30 @@ def _text(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def open_by_policy(table: EncryptedTable, policy: TablePolicy) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
+def open_by_policy(
+    table: EncryptedTable, policy: TablePolicy, unwrap: UnwrapBytes
+) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
     """Open a table by the policy's master key, down to its data files' keys, by the files' paths.
+
+    Args:
+        unwrap: the KMS of whoever looks; that of the policy may be another one.
 
     Raises:
         KeyAccessError, UnsupportedError: the KMS does not answer, or opens no such keys.
     """
     if policy.iceberg is None:
         return None, {}
-    opened = _opened(table.folder, policy, policy.iceberg)
+    opened = _opened(table.folder, policy.iceberg, unwrap)
     if isinstance(opened, dict):
         return None, opened
-    trusting = _opened(table.folder, policy, replace(policy.iceberg, allow_unknown_length=True))
+    trusting = _opened(table.folder, replace(policy.iceberg, allow_unknown_length=True), unwrap)
     rule, found = ("unknown-length", trusting) if isinstance(trusting, dict) else ("unopenable-table", {})
     return TableFlaw(rule, opened.file or table.folder.path, opened.what), found
 
 
-def _opened(folder: FileRef, policy: TablePolicy, spec: IcebergSpec) -> dict[str, IcebergFileKey] | BloomsealError:
+def _opened(folder: FileRef, spec: IcebergSpec, unwrap: UnwrapBytes) -> dict[str, IcebergFileKey] | BloomsealError:
     try:
-        return EncryptedIcebergLog(folder, IcebergOpening(spec, iceberg_unwrap(policy))).keys()
+        return EncryptedIcebergLog(folder, IcebergOpening(spec, unwrap)).keys()
     except (KeyAccessError, UnsupportedError, MissingDependencyError) as error:
         if not isinstance(error, KeyAccessError) or error.retryable:
             raise  # that nobody could look is no flaw of the table
