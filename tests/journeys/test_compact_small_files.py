@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
@@ -186,6 +187,41 @@ def test_a_rotation_that_had_begun_leaves_the_files_of_a_compaction_that_is_kill
     monkeypatch.chdir(place)
     assert compacted(place).returncode == 0
     assert opened(place).read().num_rows == FILES * ROWS
+
+
+def test_a_compaction_that_had_begun_leaves_the_files_of_another_that_is_killed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = compaction._Compaction._groups
+
+    def late(*arguments: Any) -> Any:
+        assert compacted(place, BLOOMSEAL_FAULT_POINT="compact placed").returncode == -signal.SIGKILL
+        return groups(*arguments)
+
+    monkeypatch.setattr(compaction._Compaction, "_groups", late)
+    assert not opened(place).compact(target_size=SIZE).ok
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    assert compacted(place).returncode == 0
+    assert opened(place).read().num_rows == FILES * ROWS
+
+
+def test_in_a_store_a_file_that_was_exchanged_since_the_look_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compacted(place, BLOOMSEAL_FAULT_POINT="compact placed").returncode == -signal.SIGKILL
+    first, policy = min((place / "lake" / "country=DE").glob("2026-???.parquet")), policy_of(place)
+    groups = compaction._Compaction._groups
+
+    def late(*arguments: Any) -> Any:
+        bs.write_table(rows_of(FILES).slice(1), first, encryption=policy)
+        return groups(*arguments)
+
+    monkeypatch.setattr(compaction._Compaction, "_groups", late)
+    store = pyarrow.fs.SubTreeFileSystem("/", pyarrow.fs.LocalFileSystem())
+    report = bs.open_table(str(place / "lake"), filesystem=store, decryption=policy).compact(target_size=1000)
+    assert [Path(one).name for one in report.kept] == [first.name]
+    assert bs.read_table(first, decryption=policy).num_rows == ROWS - 1
 
 
 def test_a_key_that_is_missing_is_told_before_a_file_is_touched(place: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 import secrets
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -29,7 +30,7 @@ from ..policy import TablePolicy
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import fault_point, storage_errors
-from ..table.folder import folder_of, remove_data_file
+from ..table.folder import folder_of
 from ..table.open import open_table
 from ..table.query.partitions import Partitions
 from ..table.query.parts import TableParts
@@ -40,7 +41,7 @@ from ..table.sealed import SealedTable
 from ..write.output_keys import OutputKeys, sealed_leaves
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
 from .candidates import RECORD, TOKEN, Candidate, Kind, Kinds, need_no_log
-from .files import ChangedError, in_turn, need_unchanged
+from .files import ChangedError, in_turn, need_unchanged, remove_unchanged
 from .settings import Encryption
 
 __all__ = ["compact"]
@@ -90,6 +91,10 @@ class _Compaction:
 
     def run(self) -> None:
         """Look at all files before the first is touched; then make one new file after the other."""
+        if not self._dry_run:
+            # Not at the end: what is left by then is of somebody who was killed since, see `_take_turn`.
+            for folder in {posixpath.dirname(one.ref.path) for one in self._parts.files if one.ref.filesystem is None}:
+                tidy(folder)
         seen = side_by_side(self._look, range(len(self._parts.files)), None)
         held = {(new.folder, name, identity) for new in seen for name, identity in new.replaces.items()}
         left = [one for one in seen if (one.folder, one.name, one.identity) not in held]
@@ -107,8 +112,6 @@ class _Compaction:
             self._done += sum(one.size for one in group)
             self._tell(0)
         if not self._dry_run:
-            for folder in {one.folder for one in seen if one.ref.filesystem is None}:
-                tidy(folder)
             self._update_indexes(seen)
 
     def _look(self, number: int) -> Candidate:
@@ -172,7 +175,7 @@ class _Compaction:
 
     def _remove(self, old: Candidate) -> None:
         with storage_errors("remove the old file", old.ref.path):
-            if not remove_data_file(old.ref, old.mark):
+            if not remove_unchanged(old.ref, old.mark):
                 self.report.kept.append(old.ref.path)
 
     def _tell(self, more: int) -> None:
@@ -262,7 +265,7 @@ def _take_turn(turn: contextlib.ExitStack, group: Sequence[Candidate]) -> None:
     """Keep rotations away from the old files, which are what they were when they were read.
 
     Raises:
-        ChangedError: a rotation is at work on one, or has been.
+        ChangedError: a rotation or a compaction is at work on one, has been, or was killed.
     """
     folder = group[0].folder
     if group[0].ref.filesystem is None:
@@ -270,8 +273,10 @@ def _take_turn(turn: contextlib.ExitStack, group: Sequence[Candidate]) -> None:
             here = turn.enter_context(folder_of(group[0].ref))
             for one in group:
                 try:
-                    turn.enter_context(here.locked(f"{one.name}.turn", patience=0))
+                    left = turn.enter_context(here.locked(f"{one.name}.turn", patience=0))
                 except TimeoutError:
                     raise ChangedError("a rotation is at work on the file", file=one.ref.path) from None
+                if left:  # by a compaction perhaps, whose new file holds these rows
+                    raise ChangedError("whoever was at work on the file was killed: begin again", file=one.ref.path)
     for one in group:
         need_unchanged(one.ref, one.mark)

@@ -19,12 +19,11 @@ from ..read.parquet import ParquetFile, identity_of, need_parquet
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, KeyChoice, decryption_for, encryption_for
 from ..storage.places import open_source
-from ..table.folder import remove_data_file
 from ..table.row_numbers import MatchedRows
 from ..write.key_metadata import key_metadata_in_use
 from ..write.without_rows import need_same_types, without_rows
 from .delta import DeltaChange
-from .files import ChangedError, DataFile, NewFile, mark_of
+from .files import ChangedError, DataFile, NewFile, mark_of, remove_unchanged
 from .indexes import CarriedOver
 from .job import Job, Progress
 from .jobs import converted
@@ -153,7 +152,7 @@ class Erase(Job):
             _need_same(one, need_parquet(opened).walk)
         if one.delta is not None:
             one.delta.exchange(ref, None)
-        elif not remove_data_file(ref if ref.root else replace(ref, root=posixpath.dirname(ref.path)), before):
+        elif not remove_unchanged(ref if ref.root else replace(ref, root=posixpath.dirname(ref.path)), before):
             raise ChangedError(_CHANGED, file=ref.path)
         size = one.file.size
         return FileOutcome(one.file.name, Status.REMOVED, old_size=size, rows=one.rows, stamp=one.stamp)

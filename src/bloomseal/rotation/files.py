@@ -24,6 +24,7 @@ from ..storage.discovery.kinds import FileKind, FoundFile, PlaceProblem, is_of_i
 from ..storage.discovery.tables import Paths
 from ..storage.folder import Folder
 from ..storage.places import open_source, resolve_path
+from ..table.folder import remove_data_file
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -38,6 +39,7 @@ __all__ = [
     "make_folder",
     "mark_of",
     "need_unchanged",
+    "remove_unchanged",
     "sized",
 ]
 
@@ -164,6 +166,15 @@ def need_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> None:
     """
     if mark_of(ref) != before:
         raise ChangedError("the file was changed by someone else meanwhile; it was left as it is", file=ref.path)
+
+
+def remove_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> bool:
+    """As `remove_data_file`, of the file with this mark: a store can't compare and remove, so that it is asked just
+    before.
+    """
+    if ref.filesystem is not None and (now := mark_of(ref)) != before:
+        return now is None
+    return remove_data_file(ref, before)
 
 
 class NewFile:
