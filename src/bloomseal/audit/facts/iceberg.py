@@ -18,9 +18,10 @@ from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
 from ...storage.formats import METADATA_ENDINGS
 from ...storage.logs.ags1 import is_sealed
-from ...storage.logs.iceberg import IcebergLog, below, read_metadata
+from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
 from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY, IcebergFileKey, UnwrapBytes
+from ...storage.logs.iceberg_metadata import below, read_metadata
 from ...storage.places import is_file, names_in
 
 __all__ = ["EncryptedTable", "TableFlaw", "look_at_table", "open_by_policy"]

@@ -8,41 +8,31 @@ one that was named is refused: it would bring back rows that were deleted.
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
 import json
 import os
 import posixpath
-import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
-from ...core.storage.local import identity, open_regular
+from ...core.storage.local import identity
 from ...core.storage.ref import FileRef
-from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
-from ..places import names_in, open_source
 from .ags1 import is_sealed
-from .decoded import most_decoded, need_avro, need_readable
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY
-from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, opened, told_apart
+from .iceberg_metadata import NUMBER, below, in_its_folder, load, names_of, newest_metadata, read_metadata
+from .snapshot import History, LiveFile, Naming, Snapshot, in_table, opened, told_apart
 
-__all__ = ["IcebergLog", "below", "format_of", "load", "newest_metadata", "read_metadata"]
+__all__ = ["IcebergLog", "format_of"]
 
-_NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_HINT: Final = "version-hint.text"
-_PACKED: Final = ".gz.metadata.json"
 _DATA, _BY_VALUE = 0, 2
 """Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
 _PLACES: Final = (
     "write.data.path", "write.object-storage.path", "write.folder-storage.path", "write.metadata.path",
 )  # fmt: skip
 """Properties by which files of the table go elsewhere."""
-_SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
-"""Schemes by which one file system is named in several ways."""
 
 
 class IcebergLog:
@@ -138,7 +128,7 @@ class IcebergLog:
         if not self._newest:
             found.problems.append(f"{self._ref.path}: nobody can tell whether these metadata are the table's latest")
         inside = FileRef(posixpath.dirname(self._metadata.path), self.folder.filesystem)
-        files = _names(inside)
+        files = names_of(inside)
         tables = {self._metadata.path: self._table} | dict(self._others(inside, files, found))
         names, seen = Names(), set[int](self._sealed)
         if seen:
@@ -170,7 +160,7 @@ class IcebergLog:
             ref = FileRef(posixpath.join(inside.path, name), inside.filesystem)
             if not name.endswith(METADATA_ENDINGS) or ref.path == self._metadata.path:
                 continue
-            if _NUMBER.fullmatch(name) is None:
+            if NUMBER.fullmatch(name) is None:
                 found.problems.append(f"{ref.path}: its name has no number, so that it may be the table's latest")
             try:
                 yield ref.path, load(ref, read_metadata(ref), self.folder)
@@ -230,7 +220,7 @@ class IcebergLog:
         """The ids of columns in files that bear none: what was written before it was an Iceberg table's."""
         if (mapping := self._table.name_mapping()) is None:
             return None
-        return dict(_mapped_names(mapping))
+        return dict(_mappednames_of(mapping))
 
     def _partition(self, file: Any, schema: Any) -> dict[str, Any]:
         """The values that all rows of the file share, of the columns that partition the table as they are."""
@@ -291,52 +281,9 @@ def _same_file(place: str, io: Any) -> Hashable:
     return scheme, host, posixpath.normpath(path)
 
 
-def read_metadata(ref: FileRef) -> bytes:
-    """The JSON of one metadata file.
-
-    Raises:
-        FormatError: it is too long.
-        UsageError: it can't be read.
-    """
-    with open_source(ref) as source:
-        need_readable(source.size, ref.path)
-        data = bytes(source.read(0, source.size))
-    if not ref.path.endswith(_PACKED):
-        return data
-    text = opened(ref, lambda: _unpacked(data))
-    need_readable(len(text), ref.path, len(data))
-    return text
-
-
-def _unpacked(data: bytes) -> bytes:
-    """The text, or as much of it as tells that there is too much. Not counted beforehand by another decoder: they do
-    not agree about what may stand between two parts.
-    """
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-        return stream.read(most_decoded(len(data)) + 1)
-
-
 def _sealed(data: bytes) -> set[int]:
     """The snapshots whose manifest lists are encrypted."""
     return {one["snapshot-id"] for one in json.loads(data).get("snapshots") or () if one.get("key-id") is not None}
-
-
-def below(place: str, location: str) -> str | None:
-    """The path of a place below a table's location; None where it is elsewhere."""
-    inside = place.removeprefix(f"{location.rstrip('/')}/")
-    odd = posixpath.normpath(inside) != inside or inside.startswith("/") or inside.split("/")[0] == ".."
-    return None if inside == place or odd else inside
-
-
-def load(ref: FileRef, data: bytes, folder: FileRef) -> Any:
-    """The table that one metadata file describes, as the library has it; folder: the table's."""
-    table = library("pyiceberg", "iceberg", _pyiceberg)
-    return opened(ref, lambda: table(location(ref), data, location(folder), in_its_folder(ref)))
-
-
-def in_its_folder(metadata: FileRef) -> bool:
-    """Whether a metadata file lies where tables have theirs. A copy elsewhere tells nothing of where the table is."""
-    return posixpath.basename(posixpath.dirname(metadata.path)) == "metadata"
 
 
 def format_of(file: Any) -> str:
@@ -344,121 +291,9 @@ def format_of(file: Any) -> str:
     return str(getattr(file.file_format, "value", file.file_format)).upper()
 
 
-def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
+def _mappednames_of(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
     for field in fields:
         for name in field.names:
             if field.field_id is not None:
                 yield above + name, field.field_id
-            yield from _mapped_names(field.fields, f"{above}{name}.")
-
-
-def newest_metadata(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
-    """The table's folder, its newest metadata file, and whether that is sure."""
-    named = posixpath.basename(ref.path) if ref.path.endswith(METADATA_ENDINGS) else None
-    inside = posixpath.dirname(ref.path) if named else posixpath.join(ref.path, "metadata")
-    numbered: dict[int, list[str]] = {}
-    for name in _names(FileRef(inside, ref.filesystem)):
-        if found := _NUMBER.fullmatch(name):
-            numbered.setdefault(int(found[1]), []).append(name)
-    folder = FileRef(posixpath.dirname(inside) or ".", ref.filesystem)
-    own = _NUMBER.fullmatch(named) if named else None
-    if named and not (own and posixpath.basename(inside) == "metadata"):
-        # Named by a rule of its own: nothing beside it can be told to be newer.
-        return folder, ref, False
-    if not numbered:
-        raise UsageError("an Iceberg table without metadata", file=ref.path)
-    newest = max(numbered)
-    if (hinted := _hint(FileRef(posixpath.join(inside, _HINT), ref.filesystem))) is not None and hinted > newest:
-        raise UsageError(f"version-hint.text names version {hinted}, and its metadata are not there", file=ref.path)
-    if own and int(own[1]) < newest:
-        raise UsageError(
-            f"newer metadata lie beside these: {numbered[newest][0]}",
-            file=ref.path,
-            hint="the folder, and a snapshot's id as the version",
-        )
-    if named:
-        return folder, ref, len(numbered[newest]) == 1
-    if len(numbered[newest]) > 1:
-        raise UsageError(
-            f"{len(numbered[newest])} metadata files are the newest; the catalog knows which one counts",
-            file=ref.path,
-            hint=f"name one of {', '.join(sorted(numbered[newest]))}",
-        )
-    return folder, FileRef(posixpath.join(inside, numbered[newest][0]), ref.filesystem), True
-
-
-def _names(ref: FileRef) -> list[str]:
-    try:
-        return names_in(ref)
-    except OSError as error:
-        raise refusal("the table's metadata can't be listed", ref.path, error) from error
-
-
-def _hint(ref: FileRef) -> int | None:
-    try:
-        with open_source(ref) as source:
-            text = bytes(source.read(0, min(source.size, 64))).decode("ascii", errors="replace").strip()
-    except UsageError:
-        return None
-    return int(text) if text.isdecimal() else None
-
-
-def _pyiceberg() -> Callable[[str, bytes, str, bool], Any]:
-    from pyiceberg.catalog.noop import NoopCatalog
-    from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-    from pyiceberg.manifest import read_manifest_list
-    from pyiceberg.table import StaticTable
-    from pyiceberg.table.metadata import TableMetadataUtil
-    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
-
-    class _Uncached(IcebergSnapshot):
-        """Attack: the library keeps what a list says of a manifest by the manifest's place, and for all tables of the
-        process. Whoever writes one table would say what the manifests of another are.
-        """
-
-        def manifests(self, io: Any) -> list[Any]:
-            return list(read_manifest_list(io.new_input(self.manifest_list)))
-
-    class _Counted(PyArrowFile):
-        """A manifest, or a list of them: given to the decoder with what was counted of it."""
-
-        def open(self, seekable: bool = True) -> Any:
-            with super().open(seekable) as stream:
-                need_readable(len(self), self.location)
-                data = stream.read()
-            need_avro(data, self.location)
-            return io.BytesIO(data)
-
-    class _Near(PyArrowFileIO):
-        """What the metadata name is read from the file system that they lie on, and nowhere else."""
-
-        def __init__(self, place: str | None, folder: str) -> None:
-            super().__init__({})
-            scheme = self.parse_location(folder)[0]
-            self._place, self._folder = place, folder.rstrip("/")
-            self._scheme = _SAME.get(scheme, scheme)
-
-        def mapped(self, location: str) -> str:
-            inside = None if self._place is None else below(location, self._place)
-            return location if inside is None else f"{self._folder}/{inside}"
-
-        def new_input(self, location: str) -> PyArrowFile:
-            location = self.mapped(location)
-            scheme, _, path = self.parse_location(location)
-            if _SAME.get(scheme, scheme) != self._scheme:
-                raise UsageError(f"the table's metadata lead to another kind of storage: {scheme}")
-            if scheme == "file":
-                os.close(open_regular(path))
-            file = super().new_input(location)
-            return _Counted(location, file._path, file._filesystem)
-
-    def table(location: str, data: bytes, folder: str, mapped: bool) -> StaticTable:
-        # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
-        # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
-        metadata = TableMetadataUtil.parse_raw(data.decode())
-        snapshots = [_Uncached.model_construct(**dict(one)) for one in metadata.snapshots]
-        metadata = metadata.model_copy(update={"snapshots": snapshots})
-        files = _Near(metadata.location if mapped else None, folder)
-        return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
-
-    return table
+            yield from _mappednames_of(field.fields, f"{above}{name}.")

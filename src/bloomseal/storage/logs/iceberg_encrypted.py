@@ -19,8 +19,9 @@ from ...core.storage.ref import FileRef
 from ..places import open_source
 from .ags1 import Ags1Stream
 from .decoded import avro_header, need_avro, need_readable
-from .iceberg import IcebergLog, below, format_of, load, newest_metadata, read_metadata
+from .iceberg import IcebergLog, format_of
 from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
+from .iceberg_metadata import below, load, newest_metadata, read_metadata
 from .snapshot import LiveFile, Snapshot, opened
 
 __all__ = ["EncryptedIcebergLog", "IcebergOpening"]
