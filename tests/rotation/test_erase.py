@@ -19,6 +19,7 @@ import bloomseal as bs
 from bloomseal.evidence.rotations import read_journal
 from bloomseal.policy import TablePolicy
 from bloomseal.read.parquet import ParquetFile
+from bloomseal.rotation import Rekey, rotate
 from bloomseal.rotation.erase import ErasureReport
 from support.orc_files import orc_file, orc_ring
 
@@ -358,6 +359,17 @@ def test_restart_gives_an_interrupted_run_up(root: Path, monkeypatch: pytest.Mon
         patched.setattr("bloomseal.write.without_rows.Encoder.encode", _fails_from_the_second_file())
         assert not _erase(root, jobs=1).ok
     assert _erase(root, [("email", "==", "u2-151@example.com")], restart=True).ok
+
+
+def test_what_an_interrupted_run_has_not_done_is_not_told_as_done(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("bloomseal.write.without_rows.Encoder.encode", _fails_from_the_second_file())
+        assert _erase(root, jobs=1).rows == 1
+    assert rotate(root / "t", Rekey(_policy(root))).ok  # which files were begun can't be told any more
+    report = _erase(root, [("email", "==", "u2-151@example.com")])
+    assert report.counts == {"erased": 1, "done before": 1}
+    assert report.rows == 2
+    assert _open(root).read(filters=WHERE).num_rows == 2
 
 
 def test_a_file_that_took_anothers_place_meanwhile_stays_as_it_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

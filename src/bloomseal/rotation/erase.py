@@ -19,6 +19,7 @@ from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..index.place import columns_in
 from ..policy import TablePolicy
+from ..read.open import open_file
 from ..storage.discovery.kinds import FileKind, is_of_index
 from ..storage.discovery.tables import Places
 from ..storage.logs.delta import DeltaLog
@@ -118,7 +119,8 @@ def _run(
     with Journal(journal, job.operation, digest, restart=options.get("restart", False)) as log:
         known = {name: (file, table) for table in tables for name, file in table.files.items()}
         _need_same_rows(job, log, known)
-        earlier = [name for name in log.stamps if name not in job.chosen]
+        stamped = [name for name in log.stamps if name not in job.chosen]
+        earlier = [name for name in stamped if _was_done(name, log, known)]
         resumed = bool(log.stamps)
         for file in files:
             one = job.chosen[file.name]
@@ -127,7 +129,7 @@ def _run(
             log.begun[file.name] = list(mark or ())
         log.flush()
         # A file that is gone may have left a temporary one in its folder.
-        every = [*(file for file, _ in known.values()), *(DataFile(FileRef(one), one, 0) for one in earlier)]
+        every = [*(file for file, _ in known.values()), *(DataFile(FileRef(one), one, 0) for one in stamped)]
         with ready(job, every if resumed else files, options.get("patience", 300.0)):
             for table in tables:
                 table.need_compacted()
@@ -160,6 +162,17 @@ def _need_same_rows(job: Erase, log: Journal, known: dict[str, tuple[DataFile, _
                 file=str(log.path),
                 hint="its condition, to finish it first; or --restart, which gives it up",
             )
+
+
+def _was_done(name: str, log: Journal, known: dict[str, tuple[DataFile, _Table]]) -> bool:
+    """Whether the interrupted run has done the file: it has as many rows as were to be left. Somebody else may have
+    written it anew, with rows of another condition still in it.
+    """
+    if name in log.done or name not in known:
+        return name in log.done or not log.stamps[name].get("left")
+    file, table = known[name]
+    with open_file(file.ref, decryption=table.decryption) as opened:
+        return bool(opened.num_rows == log.stamps[name].get("left"))
 
 
 def _finished(name: str, log: Journal, found: tuple[DataFile, _Table] | None) -> FileOutcome:

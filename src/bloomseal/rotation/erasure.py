@@ -74,7 +74,7 @@ class Chosen:
         digest = hashlib.sha256(self.matched.identity)
         for group, numbers in sorted(self.matched.groups.items()):
             digest.update(b"%d:%d;" % (group, len(numbers)) + numbers.tobytes())
-        return {"rows": self.rows, "chosen": digest.hexdigest()[:32]}
+        return {"rows": self.rows, "left": self.left, "chosen": digest.hexdigest()[:32]}
 
 
 @dataclass
