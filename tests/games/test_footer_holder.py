@@ -180,7 +180,7 @@ def test_a_key_that_does_not_authenticate_is_a_failure(
     command = ["verify", str(me.file()), "--keyring", str(here.ring.path), "--aad-prefix", me.prefix()]
     assert main(command) == 1
     out = capsys.readouterr().out
-    assert "failed: " in out
+    assert "failed:" in out
     assert "no key for" not in out
     # Who may not use the columns' keys knows as little as before: that is a missing key.
     report = bs.verify(me.file(), decryption=me.decryption())

@@ -183,7 +183,7 @@ def test_options_name_keys_and_hold_no_more_than_the_policy(policy: Policy, peop
     with pytest.raises(bs.PolicyError, match="no table 'nobody'"):
         bss.options(policy, "nobody")
     two = Policy({"a": TablePolicy("a", "keyring:", "k"), "b": TablePolicy("b", "keyring:", "k")})
-    with pytest.raises(bs.UsageError, match="one of a, b"):
+    with pytest.raises(bs.UsageError, match="it has several: a, b"):
         bss.options(two)
 
 

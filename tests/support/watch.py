@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from bloomseal import BloomsealError
+
 __all__ = ["PlaintextWatch", "Secrets", "chain", "forms"]
 
 
@@ -94,6 +96,9 @@ class Secrets:
             try:
                 told = text()
             except TypeError:
+                continue
+            except BloomsealError as refusal:  # of a file that is broken
+                self.clean_error(refusal, where)
                 continue
             self.clean(told if isinstance(told, str) else repr(told), f"{where}: {type(one).__name__}")
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):

@@ -90,7 +90,7 @@ def erase(
         As `SealedTable.erase`.
     """
     if where is None:
-        raise UsageError("a condition says which rows are erased", hint="where=")
+        raise UsageError("a condition says which rows are erased", hint="email = 'x', for instance")
     progress, job = options.get("progress"), Erase(decryption)
     tables = [_Table(paths, decryption, filesystem, follow_links)]
     tables += [_Table(one, _of_copy(decryption, one), filesystem, follow_links) for one in options.get("also", ())]
