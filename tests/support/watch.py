@@ -22,8 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bloomseal import BloomsealError
-
 __all__ = ["PlaintextWatch", "Secrets", "chain", "forms"]
 
 
@@ -89,6 +87,8 @@ class Secrets:
 
     def clean_object(self, one: Any, where: str) -> None:
         """Repr, text, fields, plain data, HTML, and what a pickle had when it was refused or done."""
+        from bloomseal import BloomsealError  # this file is a program, too, which knows no packages
+
         texts: list[Callable[[], object]] = [lambda: repr(one), lambda: str(one), lambda: f"{one}"]
         methods = (getattr(one, name, None) for name in ("to_dict", "to_json", "_repr_html_", "facts"))
         texts += [method for method in methods if callable(method)]
