@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import posixpath
 import sys
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -204,6 +205,14 @@ class Kms:
     def local_version(self, number: int) -> str:
         """How the KMS calls a version that an ORC file names; without a KMS, as the file has it."""
         return version_of(self._client, number)
+
+    def resolved(self, facts: KeyFacts, resolve: Callable[[], SecretKey]) -> KeyFacts:
+        """The facts of a key with that key, or with why it could not be had; then as `judged`."""
+        try:
+            facts = facts.resolved(resolve())
+        except BloomsealError as error:
+            facts = facts.refused(error)
+        return self.judged(facts)
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""
