@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import click
 import pytest
 
 from bloomseal.cli.main import cli, main
+from support.outcome import Outcome
 
 PEOPLE = """\
 name,ssn,born,balance,score,seen,token
@@ -25,23 +24,6 @@ Eve,457-55-5462,1977-07-07,-3.00,,2025-03-04T05:06:07Z,c3
 Zoë,987-65-4321,1999-09-09,0.00,-0.0,,d4
 """
 TYPES = ("--type", "balance=decimal(12,2)", "--type", "score=float", "--type", "seen=timestamp[us, UTC]")
-
-
-@dataclass
-class Outcome:
-    """What a run answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-    @property
-    def rows(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 Run = Callable[..., Outcome]

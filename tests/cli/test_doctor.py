@@ -15,8 +15,9 @@ import pytest
 from bloomseal import Keyring
 from bloomseal.keytools import register_kms
 from bloomseal.keytools.kms import registry
+from support.outcome import Outcome
 
-from .conftest import Outcome, Run, bloomseal
+from .conftest import Run, bloomseal
 
 POLICY = """
 version = 1

@@ -17,8 +17,9 @@ import pytest
 
 from bloomseal import Policy
 from bloomseal.policy.check import check
+from support.outcome import Outcome
 
-from .conftest import Outcome, Run
+from .conftest import Run
 
 ROWS = 30
 VALUES: dict[str, list[Any]] = {

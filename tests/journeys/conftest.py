@@ -5,9 +5,7 @@ A journey is what somebody does in a day, by the public interface alone; it asse
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,25 +16,9 @@ import polars as pl
 import pytest
 
 from bloomseal.cli.main import main
+from support.outcome import Outcome
 
 Rows = list[dict[str, Any]]
-
-
-@dataclass
-class Outcome:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> Rows:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 class Shell:

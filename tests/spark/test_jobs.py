@@ -359,6 +359,21 @@ def test_a_later_rekey_of_the_session_wraps_under_the_new_versions(
         assert {one.action for one in plan(people, Rewrap(own)).files} == {"none"}
 
 
+def test_a_rekey_waits_for_a_compaction_that_was_killed(
+    spark: SparkSession, tmp_path: Path, own_ring: bs.Keyring
+) -> None:
+    """With other identities nobody could tell any more that rows are there twice."""
+    policy = table_policy(own_ring)
+    files = fill(people := tmp_path / "people", policy)
+    old = contents(files)
+    bs.open_table(people, decryption=policy).compact(target_size=10_000_000)
+    Path(files[0]).write_bytes(old[files[0]])  # as a run leaves it that is killed before it has removed this one
+    before = {path: path.read_bytes() for path in people.glob("*.parquet")}
+    with pytest.raises(bs.UsageError, match="a compaction was killed"):
+        bss.rekey(spark, people, policy=policy, journal=tmp_path / "journal.jsonl").collect()
+    assert {path: path.read_bytes() for path in people.glob("*.parquet")} == before
+
+
 def test_names_of_files_that_are_no_text_are_told_with_escapes(spark: SparkSession) -> None:
     rows = [("caf\udce9.parquet", 1, ["\udce9", "é"], None), ("é", None, [], "why")]
     found = as_frame(spark, rows, "file string, size bigint, left array<string>, failure string").collect()

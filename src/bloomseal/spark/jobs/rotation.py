@@ -21,6 +21,7 @@ from ...core.storage.ref import FileRef
 from ...policy import TablePolicy
 from ...read.open import open_file
 from ...rotation import Rekey, Repair, Rewrap
+from ...rotation.candidates import need_compacted
 from ...rotation.files import DataFile, find_files
 from ...rotation.job import Job
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
@@ -252,6 +253,8 @@ class _Cluster:
 
     def _done(self, log: NoJournal, *, identified: bool) -> DataFrame:
         run = Run(self.work.job, log)
+        if not run.job.keeps_identity:
+            need_compacted(list(self._files.values()), getattr(run.job, "decryption", None))
         inside = [name for name, file in self._files.items() if not file.outside]
         now = self._each(self.work.identities, inside) if identified else {}
         told: dict[str, FileOutcome] = {}
