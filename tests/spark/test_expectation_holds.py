@@ -18,8 +18,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from bloomseal.read.predicate.condition import Compare
 from bloomseal.read.predicate.values import Values
 from bloomseal.spark.listing import SparkTableFiles
+from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import SourceOptions
-from bloomseal.spark.source.scan import Piece, Scan
+from bloomseal.spark.source.scan import Scan
 from bloomseal.spark.source.stats import SourceStats
 from bloomseal.spark.writing.frames import _check, _look
 

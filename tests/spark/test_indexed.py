@@ -284,7 +284,7 @@ def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
 
 
 def test_what_a_log_tells_stays_with_the_driver() -> None:
-    from bloomseal.spark.source.files.live import Rules
+    from bloomseal.spark.source.files.piece import Rules
     from bloomseal.storage.logs.snapshot import Naming
 
     rules = Rules(Naming(("ssn",)), ("day",), {"/lake/t/0": "a"})

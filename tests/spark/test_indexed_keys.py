@@ -15,9 +15,9 @@ import bloomseal.spark as bss
 from bloomseal.core.exclusion import Reason
 from bloomseal.read.parquet import ParquetFile
 from bloomseal.spark.semijoin import question
+from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.planning import Files, by_indexes, need_marks
-from bloomseal.spark.source.scan import Piece
 from bloomseal.spark.source.sealed_keyset import SealedKeys
 from bloomseal.spark.source.search import KeySearch, mark
 

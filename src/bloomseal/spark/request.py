@@ -103,7 +103,7 @@ class Request:
             self._options["root"] = root
         given = {**self._options, "paths": json.dumps(self._paths)}
         self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
-        self.tree = self.settings.find_files()
+        self.tree = self.settings.find_files(zone=self.zone)
         self.schema: StructType = infer_schema(self.settings, self.tree)
 
     def needed(self, columns: Sequence[str] | None, where: str | Column | None, *also: str) -> StructType:

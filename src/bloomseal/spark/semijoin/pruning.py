@@ -20,9 +20,8 @@ from .question import KeyQuestion
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..source.files.live import Rules
+    from ..source.files.piece import Piece, Rules
     from ..source.options import SourceOptions
-    from ..source.scan import Piece
     from ..source.search import KeySearch
 
 __all__ = ["prune"]

@@ -110,7 +110,7 @@ class KeyQuestion:
                 file=settings.paths[0], column=column, hint="bss.read(…, where=…), or a join of what it reads",
             )  # fmt: skip
         values = values_of(keys, column)
-        pieces, _ = by_folders(tree, (), request.zone)
+        pieces, _ = by_folders(tree, ())
         files = Files(pieces, settings, tree.rules)
         if (known := _known_keys(files, column, values)) is not None:
             # A file that was replaced meanwhile is asked for all keys.

@@ -71,7 +71,7 @@ def _bridge_opens(settings: SourceOptions, table: TablePolicy) -> bool:
 
 
 def _files_of(frame: DataFrame) -> set[str]:
-    """The names of a frame's files, as `..source.files.tree.TableFile.name`."""
+    """The names of a frame's files, as `..source.files.piece.Piece.name`."""
     # Thousands of names in one message from the JVM, and not in one each.
     mapper: Any = classic_jvm(frame.sparkSession).com.fasterxml.jackson.databind.ObjectMapper()
     folders: dict[str, str] = {}

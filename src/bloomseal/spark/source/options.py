@@ -217,11 +217,12 @@ class SourceOptions:
         ref = FileRef(file.name, open_filesystem(file.base), file.root)
         return open_table_file(file.name, self.decryption(ref), file.base, file.root)
 
-    def find_files(self, schema: StructType | None = None) -> Tree:
+    def find_files(self, schema: StructType | None = None, zone: str | None = None) -> Tree:
         """The files of its paths, as `files.tree.find_files`.
 
         Args:
             schema: types of the partition columns, where they are given.
+            zone: the session's time zone.
 
         Raises:
             UnsupportedError: the policy expects an encrypted Iceberg table.
@@ -242,10 +243,8 @@ class SourceOptions:
             encrypted_columns=expected.encrypted_columns | frozenset(self.encrypted_columns),
             complete=expected.complete and not self.allow_plaintext,
         )
-        infer = self.infer_partition_types
-        return settled(
-            map(split_uri, self.paths), lambda: find_files(self.paths, schema, infer=infer, expected=expected)
-        )
+        how: Any = {"zone": self.zone or zone, "infer": self.infer_partition_types, "expected": expected}
+        return settled(map(split_uri, self.paths), lambda: find_files(self.paths, schema, **how))
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where nothing was said of keys or columns."""

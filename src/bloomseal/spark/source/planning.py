@@ -19,9 +19,8 @@ from ...core.storage.ref import FileRef
 from ...index.place import columns_in
 from ...storage.discovery.kinds import FileKind, FoundFile
 from ..listing import open_filesystem
-from .files.tree import typed
 from .pushdown import admitted
-from .scan import Piece, Scan
+from .scan import Scan
 from .search import mark, replaced
 from .stats import SourceStats
 
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from ...read.predicate.condition import Compare
     from ...table.query.indexes import Indexes
     from ...table.query.sift import Ask, Sifted
-    from .files.live import Rules
-    from .files.tree import TableFile, Tree
+    from .files.piece import Piece, Rules
+    from .files.tree import Tree
     from .options import SourceOptions
     from .search import KeySearch
 
@@ -183,16 +182,13 @@ def _is_same(settings: SourceOptions, piece: Piece, sighting: Sighting) -> bool:
         return False  # whoever reads it says why
 
 
-def planned(scan: Scan, tree: Tree, zone: str | None) -> Plan:
+def planned(scan: Scan, tree: Tree) -> Plan:
     """What a read opens of these files.
-
-    Args:
-        zone: in which folders name timestamps.
 
     Raises:
         UsageError: an index is required, and does not answer for every file.
     """
-    pieces, pruned = by_folders(tree, scan.conditions, zone)
+    pieces, pruned = by_folders(tree, scan.conditions)
     settings, search = scan.settings, scan.search
     asked = {one.column for one in scan.conditions if one.by_equality}
     if search is not None:
@@ -227,33 +223,14 @@ def need_marks(search: KeySearch, plan: Plan) -> None:
         raise replaced()
 
 
-def by_folders(
-    tree: Tree, asked: Sequence[Compare], zone: str | None
-) -> tuple[list[Piece], list[tuple[TableFile, Exclusion]]]:
+def by_folders(tree: Tree, asked: Sequence[Compare]) -> tuple[list[Piece], list[tuple[Piece, Exclusion]]]:
     """The files that may hold wanted rows, and those that their partition values rule out."""
-    kinds = [field.dataType for field in tree.columns.fields]
-    read: dict[tuple[int, str], Any] = {}
-    values: dict[Any, tuple[Any, ...]] = {}
-    for file in tree.files:
-        if file.folders in values:
-            continue
-        for place, (name, raw) in enumerate(file.folders):
-            if (place, raw) not in read:
-                try:
-                    read[place, raw] = typed(raw, kinds[place], zone)
-                except BloomsealError as error:
-                    raise error.at(file=file.name, column=name) from None
-        values[file.folders] = tuple(read[place, raw] for place, (_, raw) in enumerate(file.folders))
-    wanted = dict(zip(values, admitted(asked, tree.columns, list(values.values())), strict=True))
-    named = {one.column for one in asked}.intersection(tree.columns.names)
-    rejected = None if all(wanted.values()) else by_folder(tree.expected, named)
-    kept, pruned = [], []
-    for file in tree.files:
-        if rejected is None or wanted[file.folders]:
-            kept.append(Piece(file.base, file.name, file.size, values[file.folders], root=file.root))
-        else:
-            pruned.append((file, rejected))
-    return kept, pruned
+    wanted = admitted(asked, tree.columns, [file.values for file in tree.files])
+    if all(wanted):
+        return [*tree.files], []
+    rejected = by_folder(tree.expected, {one.column for one in asked}.intersection(tree.columns.names))
+    split = list(zip(tree.files, wanted, strict=True))
+    return [file for file, kept in split if kept], [(file, rejected) for file, kept in split if not kept]
 
 
 def by_indexes(files: Files, columns: Collection[str], ask: Callable[[SealedFile], Any]) -> Plan:

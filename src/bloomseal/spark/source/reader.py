@@ -15,12 +15,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ...read.predicate.condition import Compare
-from .files.live import Rules
-from .files.tree import TableFile, Tree
+from .files.piece import Piece, Rules
+from .files.tree import Tree
 from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import conditions, to_text
-from .scan import Piece, Scan
+from .scan import Scan
 from .stats import SourceStats
 from .types import spark_schema
 from .workers import keep_loaded
@@ -96,10 +96,10 @@ class TableReader(DataSourceReader):
         # Tasks load less than the planning.
         from .planning import packed, planned
 
-        tree = self._scan.settings.find_files(self._scan.schema)
+        tree = self._scan.settings.find_files(self._scan.schema, self._defaults.zone)
         folders, rules = tuple(tree.columns.names), tree.rules
         scan = replace(self._scan, partitioned=folders, rules=rules)
-        plan = planned(scan, tree, scan.settings.zone or self._defaults.zone)
+        plan = planned(scan, tree)
         first, *others = [*packed(scan, plan.pieces, self._defaults.parallelism)] or [[]]
         tasks = [Task(first, folders, rules, plan.stats, plan.watched)]
         return tasks + [Task(pieces, folders, rules, SourceStats()) for pieces in others]
@@ -154,7 +154,7 @@ def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.Struct
         UnsupportedError: files with types that have no common one.
         BloomsealError: a file can't be opened.
     """
-    tree = tree or settings.find_files()
+    tree = tree or settings.find_files(zone="UTC")
     if tree.schema is not None:
         return tree.schema
     if not tree.files:
@@ -166,10 +166,10 @@ def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.Struct
     return st.StructType([*fields, *folders.values()])
 
 
-def _schemas(settings: SourceOptions, files: Sequence[TableFile]) -> list[st.StructType]:
+def _schemas(settings: SourceOptions, files: Sequence[Piece]) -> list[st.StructType]:
     """Each schema that these files have, once, in the order of the files."""
 
-    def look(one: TableFile) -> st.StructType:
+    def look(one: Piece) -> st.StructType:
         try:
             with settings.open(one) as file:
                 file.need_verified("read")

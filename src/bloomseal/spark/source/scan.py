@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -17,7 +17,7 @@ from ...core.exclusion import Exclusion, by_index
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile
 from ...read.predicate.condition import Compare
-from .files.live import Rules
+from .files.piece import Piece, Rules
 from .layout import ColumnLayout
 from .options import SourceOptions
 from .search import replaced
@@ -25,39 +25,12 @@ from .stats import SourceStats
 from .types import INT96, arrow_type, position_of
 
 if TYPE_CHECKING:
-    from ...index.facts.sameness import Kept
     from .search import KeySearch
 
-__all__ = ["Piece", "Scan"]
+__all__ = ["Scan"]
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_ROWS: Final = (1024, 65_536)
-
-
-class Piece(NamedTuple):
-    """A file, or a part of a big one.
-
-    Attributes:
-        base, name, size: as `tree.TableFile`.
-        values: its partition values, in the order of the table's partition columns.
-        part, parts: which part of how many, by the bytes of its row groups.
-        root: as `tree.TableFile`.
-        kept: the row groups that indexes leave of it; None: all.
-    """
-
-    base: str | None
-    name: str
-    size: int
-    values: tuple[Any, ...] = ()
-    part: int = 0
-    parts: int = 1
-    root: str | None = None
-    kept: Kept | None = None
-
-    @property
-    def weight(self) -> int:
-        """About the bytes that there are to read."""
-        return self.size if self.kept is None else self.size * len(self.kept.groups) // max(self.kept.seen, 1)
 
 
 @dataclass

@@ -11,30 +11,33 @@ session's zone, with one digit behind the point at most.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import types as st
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from ....core.errors import FormatError, UnsupportedError, UsageError
+from ....core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
 from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
+from ....storage.discovery import tables
 from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
 from ....table.hive import NULL
-from ....table.query.partitions import common_type, typed_values
-from ...listing import listing_of
+from ....table.query.partitions import Partitions, common_type, typed_values
+from ...listing import listing_of, open_filesystem
 from ..types import arrow_type
-from .live import LiveTable, Rules
 from .logs import sink_files
+from .piece import Piece, Rules
 
-__all__ = ["TableFile", "Tree", "check_folders", "find_files", "typed"]
+__all__ = ["Tree", "check_folders", "find_files"]
 
 _MOMENT: Final = len("2024-01-01 10:00:00.0")
 """Of longer ones Spark makes texts."""
@@ -42,24 +45,6 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.
 
 Folders = tuple[tuple[str, str], ...]
 """Partition columns and their raw values, outermost first."""
-
-
-class TableFile(NamedTuple):
-    """A file of a table. A plain tuple, as is `.scan.Piece`: a table has tens of thousands.
-
-    Attributes:
-        base: its file system, as `...listing.SparkTableFiles.base`.
-        name: its path on it.
-        size: bytes.
-        folders: the partition values in its path.
-        root: the folder that it was found below; None where it was named itself.
-    """
-
-    base: str | None
-    name: str
-    size: int
-    folders: Folders
-    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +59,7 @@ class Tree:
         expected: which columns folders may speak of.
     """
 
-    files: tuple[TableFile, ...]
+    files: tuple[Piece, ...]
     columns: st.StructType
     schema: st.StructType | None = None
     rules: Rules | None = None
@@ -85,6 +70,7 @@ def find_files(
     paths: Iterable[str],
     types: st.StructType | None = None,
     *,
+    zone: str | None = None,
     infer: bool = True,
     expected: Expectation = NO_EXPECTATION,
 ) -> Tree:
@@ -94,6 +80,7 @@ def find_files(
 
     Args:
         types: types that the user gave for the partition columns; the values' own otherwise.
+        zone: in which folders name timestamps.
         infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
         expected: which columns must be encrypted (`Expectation.of_table`).
 
@@ -102,35 +89,47 @@ def find_files(
             partition columns differ; a table with a log among other paths.
         PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
         FormatError: a data file without a byte.
-        UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder; and as `LiveTable.of`.
+        UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder, or one that Spark has no types for.
+        MissingDependencyError: a table with a log, and not the library that reads it.
     """
-    tree = _found(paths, types, infer)
+    tree = _found(paths, types, zone, infer)
     for name in tree.columns.names:
         expected.outside(name)
     return replace(tree, expected=expected)
 
 
-def _found(paths: Iterable[str], types: st.StructType | None, infer: bool) -> Tree:
+def _found(paths: Iterable[str], types: st.StructType | None, zone: str | None, infer: bool) -> Tree:
     listed = [(path, *listing_of(path)) for path in paths]
     for one in listed:
         if (table := _with_log(*one, alone=len(listed) == 1)) is not None:
             return table
     found = [file for one in listed for file in _below(*one)]
-    partitioned = [file for file in found if file.folders]
-    files = partitioned or found
-    shapes = {tuple(name for name, _ in file.folders) for file in partitioned}
+    partitioned = [file for file in found if file.values]
+    files = sorted(partitioned or found, key=lambda file: (file.base or "", file.name))
+    shapes = {tuple(name for name, _ in file.values) for file in partitioned}
     if len(shapes) > 1:
         raise UsageError(
             f"folders of different partition columns: {' and '.join('/'.join(shape) for shape in sorted(shapes)[:2])}",
-            file=next(file.name for file in partitioned if tuple(name for name, _ in file.folders) == max(shapes)),
+            file=next(file.name for file in files if tuple(name for name, _ in file.values) == max(shapes)),
         )
-    names = next(iter(shapes), ())
     given = {field.name.lower(): field.dataType for field in types or ()}
     columns = st.StructType()
-    for place, name in enumerate(names):
-        kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned}, infer)
+    known: list[dict[str, Any]] = []
+    for place, name in enumerate(next(iter(shapes), ())):
+        first = {file.values[place][1]: file.name for file in reversed(files)}
+        kind = given.get(name.lower()) or _common(first, infer)
         columns.add(name, kind, True)
-    files.sort(key=lambda file: (file.base or "", file.name))
+        known.append(values := {})
+        for raw, file in first.items():
+            try:
+                values[raw] = _typed(raw, kind, zone)
+            except BloomsealError as error:
+                raise error.at(file=file, column=name) from None
+    if known:
+        files = [
+            file._replace(values=tuple(of[raw] for of, (_, raw) in zip(known, file.values, strict=True)))
+            for file in files
+        ]
     return Tree(tuple(files), columns)
 
 
@@ -145,7 +144,7 @@ def check_folders(path: str, partition_by: Sequence[str]) -> None:
         UsageError: its partition columns are others. And as `find_files`.
     """
     try:
-        tree = find_files([path])
+        tree = find_files([path], zone="UTC")
     except NothingThereError:
         return
     if tree.files and tree.columns.names != list(partition_by):
@@ -155,7 +154,7 @@ def check_folders(path: str, partition_by: Sequence[str]) -> None:
         )
 
 
-def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
+def _typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
     """A raw partition value as a Python value of this type; None for Hive's null.
 
     Raises:
@@ -166,17 +165,16 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
     moment = isinstance(kind, st.TimestampType)
     try:
         (value,) = typed_values([raw], pa.timestamp("us") if moment else arrow_type(kind)).to_pylist()
+        # In UTC: where a clock is put back, Python calls instants of two zones unequal whatever they are (PEP 495).
+        return (value.replace(tzinfo=_zone(zone)) if zone else value).astimezone(dt.UTC) if moment else value
     except (ValueError, ArithmeticError, pa.ArrowException):
         raise UsageError(
             f"a folder's name holds no {kind.simpleString()}", hint="another type in .schema(...)"
         ) from None
-    if not moment:
-        return value
-    # In UTC: where a clock is put back, Python calls instants of two zones unequal whatever they are (PEP 495).
-    return (value.replace(tzinfo=_zone(zone)) if zone else value).astimezone(dt.UTC)
 
 
-def _below(path: str, base: str | None, listing: Listing) -> list[TableFile]:
+def _below(path: str, base: str | None, listing: Listing) -> list[Piece]:
+    """Files with the raw values of their folders, which get their types when all are known."""
     for folder, layout in sorted(listing.tables.items()):
         raise UnsupportedError(
             f"{articled(layout)} table: its log says which files are live",
@@ -203,22 +201,47 @@ def _below(path: str, base: str | None, listing: Listing) -> list[TableFile]:
                 "an empty file, which is no data file any more", file=name, hint="restore it, or remove it"
             )
         if size:
-            files.append(TableFile(base, name, size, folders, root))
+            files.append(Piece(base, name, size, folders, root=root))
     return files
 
 
 def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> Tree | None:
-    """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none."""
+    """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none.
+
+    Spark's own connectors, and their jars, are not needed: the log is read as `bloomseal.open_table` reads it. What
+    makes a table's rows others than its files' (deletion vectors, delete files, mapped columns) is refused there.
+    """
     if listing.root is None or listing.tables.get("") not in (TableLayout.DELTA, TableLayout.ICEBERG):
         return None
     if not alone:
         raise UsageError("a table with a log is read alone", file=path)
-    live = LiveTable.of(base, listing.root.path)
+    root = listing.root.path
+    found = tables.find_files(root, open_filesystem(base))
+    snapshot = found.snapshot
+    assert snapshot is not None  # noqa: S101 - there is a log, so there is what it says
+    try:
+        schema: Any = from_arrow_schema(snapshot.schema, prefer_timestamp_ntz=True)
+    except PySparkException as error:
+        raise UnsupportedError(
+            f"Spark has no types for the table's schema ({error.getCondition()})", file=root
+        ) from None
+    schema = st.StructType([st.StructField(one.name, one.dataType, True) for one in schema.fields])
+    known = Partitions.of_log(found.files, found.live, snapshot).values
+    names = tuple(name for name in schema.names if name in known)
+    folders = () if snapshot.stored else names
+    values = [known[name].cast(arrow_type(schema[name].dataType)).to_pylist() for name in folders]
+    rows = zip(*values, strict=True) if folders else itertools.repeat(())
     files = [
-        TableFile(base, name, os.stat(name).st_size if size is None else size, folders, listing.root.path)  # noqa: PTH116
-        for name, (size, folders) in sorted(live.files.items())
+        Piece(base, one.ref.path, os.stat(one.ref.path).st_size if one.size is None else one.size, row, root=root)  # noqa: PTH116
+        for one, row in zip(found.files, rows, strict=False)
     ]
-    return Tree(tuple(files), st.StructType([live.schema[name] for name in live.folders]), live.schema, live.rules)
+    rules = Rules(snapshot.naming, names if snapshot.stored else (), {one.ref.path: one.told for one in found.files})
+    return Tree(
+        tuple(sorted(files, key=lambda file: file.name)),
+        st.StructType([schema[name] for name in folders]),
+        schema,
+        rules,
+    )
 
 
 def _folders(path: str) -> Folders:
