@@ -38,7 +38,7 @@ def look_up(path: Path, column: str, value: str, decryption: bs.DecryptionSpec) 
     asked = walk.footer.schema.leaf(column)
     chunks = [walk.chunk(group, asked.index) for group in range(file.num_row_groups)]
     bitsets = [_bitset(walk, chunk) for chunk in chunks]
-    found = [len(bs.read_table(path, filters=[(column, "==", value)], decryption=decryption))]
+    found = [len(bs.read_table(path, where=[(column, "==", value)], decryption=decryption))]
     codec, scratch = pa.Codec("snappy"), Scratch()
     needle = len(value).to_bytes(_LENGTH_BYTES, "little") + value.encode()
     # Other row groups' filters may be wrong about it.

@@ -209,10 +209,10 @@ def main() -> None:
             opened = bs.open_table(folder, decryption=table), bs.open_table(plain, decryption=folder_spec)
 
             def anew(place: Path, spec: DecryptionSpec, wanted: Any = wanted) -> Callable[[], object]:
-                return lambda: bs.read_table(place, filters=wanted, decryption=spec)
+                return lambda: bs.read_table(place, where=wanted, decryption=spec)
 
             def again(table: bs.SealedTable, wanted: Any = wanted) -> Callable[[], object]:
-                return lambda: table.read(filters=wanted)
+                return lambda: table.read(where=wanted)
 
             _tell("opened anew", anew(folder, table), anew(plain, folder_spec))
             _tell("in an open table", again(opened[0]), again(opened[1]))

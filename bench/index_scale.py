@@ -126,15 +126,15 @@ def look(root: Path) -> None:
     )
     table = opened(root)
     value = texts(numbers(3))[4].as_py()
-    assert table.read(filters=[("ssn", "==", value)]).num_rows == 1
-    told("look-up of a value that is there", spent(lambda: table.read(filters=[("ssn", "==", value)]), 5))
-    told("look-up of one that is nowhere", spent(lambda: table.read(filters=[("ssn", "==", "x")]), 5))
+    assert table.read(where=[("ssn", "==", value)]).num_rows == 1
+    told("look-up of a value that is there", spent(lambda: table.read(where=[("ssn", "==", value)]), 5))
+    told("look-up of one that is nowhere", spent(lambda: table.read(where=[("ssn", "==", "x")]), 5))
     many = pa.array([f"{one:012d}" for one in draw.integers(0, 10**12, 100_000)])
-    told("100,000 values that are nowhere", spent(lambda: table.read(filters=[("ssn", "in", many)])))
+    told("100,000 values that are nowhere", spent(lambda: table.read(where=[("ssn", "in", many)])))
     # Of which each is in another row group.
     few = texts(np.concatenate([numbers(one)[:10] for one in range(0, facts.files, max(facts.files // 100, 1))]))
     found = opened(root)
-    told(f"{len(few)} values in {len(few) // 10} files", spent(lambda: found.read(filters=[("ssn", "in", few)])))
+    told(f"{len(few)} values in {len(few) // 10} files", spent(lambda: found.read(where=[("ssn", "in", few)])))
     assert found.stats.rows == len(few)
 
 

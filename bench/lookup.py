@@ -36,7 +36,7 @@ def main(who: str, folder: str, count: str, value: str) -> None:
 
         rows, marks = 0, [start]
         for path in paths:
-            rows += bs.read_table(path, filters=[("ssn", "==", value)], decryption=keys.decryption).num_rows
+            rows += bs.read_table(path, where=[("ssn", "==", value)], decryption=keys.decryption).num_rows
             marks.append(time.perf_counter())
         per_file = statistics.median(after - before for before, after in pairwise(marks))
     else:

@@ -75,7 +75,7 @@ def main() -> None:
         condition = f"ssn = '{value}'"
         jobs: dict[str, Callable[[], int]] = {
             "Bloomseal": lambda value=value: (
-                bs.read_table(folder, columns=["city"], filters=[("ssn", "==", value)], decryption=_spec()).num_rows
+                bs.read_table(folder, columns=["city"], where=[("ssn", "==", value)], decryption=_spec()).num_rows
             ),
             "Spark": lambda condition=condition: len(
                 spark.read.orc(str(folder)).where(condition).select("city").collect()

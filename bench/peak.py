@@ -54,7 +54,7 @@ def _jobs(
         ("bloomseal", "write"): lambda: write(keys, Path(folder) / "peak.parquet", _copies(messages, groups), group),
         ("bloomseal", "read"): lambda: _read(keys, sealed),
         ("bloomseal", "lookup"): lambda: bs.read_table(
-            sealed, filters=[("ssn", "==", value)], decryption=keys.decryption
+            sealed, where=[("ssn", "==", value)], decryption=keys.decryption
         ),
         ("bloomseal", "attach"): lambda: _attach(keys, sealed, folder),
         **{("bloomseal", f"scan-{n}"): lambda n=n: _scan(keys, sealed, n) for n in (1, 2)},

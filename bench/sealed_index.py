@@ -28,7 +28,7 @@ _COLD: Final = """
 import sys, bloomseal as bs
 keys = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 table = bs.open_table(sys.argv[1], decryption=bs.DecryptionSpec(bs.ExplicitKeys(**keys)), use_index=sys.argv[2])
-table.read(filters=[("ssn", "==", sys.argv[3])])
+table.read(where=[("ssn", "==", sys.argv[3])])
 """
 _FLOOR: Final = """
 import numpy, pyarrow.parquet
@@ -64,7 +64,7 @@ def opened(root: Path, use_index: Any) -> bs.SealedTable:
 def timed(root: Path, value: str) -> tuple[float, float]:
     """Seconds of a look-up with and without the index, tables open."""
     tables = [opened(root, how) for how in ("require", "never")]
-    quick, slow = (least(lambda t=one: t.read(filters=[("ssn", "==", value)])) for one in tables)  # type: ignore[misc]
+    quick, slow = (least(lambda t=one: t.read(where=[("ssn", "==", value)])) for one in tables)  # type: ignore[misc]
     return quick, slow
 
 
@@ -169,8 +169,8 @@ def compacted(files: int) -> None:
             for use in ("require", "never"):
                 table = opened(root, use)
                 for value in (rows.column("ssn")[17].as_py(), "x"):
-                    assert table.read(filters=[("ssn", "==", value)]).num_rows == (value != "x")
-                    spent = 1e3 * least(lambda: table.read(filters=[("ssn", "==", value)]))  # noqa: B023
+                    assert table.read(where=[("ssn", "==", value)]).num_rows == (value != "x")
+                    spent = 1e3 * least(lambda: table.read(where=[("ssn", "==", value)]))  # noqa: B023
                     print(f"{len(table)} files, use_index={use}, {value}: {spent:.1f} ms")
             if again:
                 began, held = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -56,7 +56,7 @@ def test_a_view_answers_every_query(folder: Path, database: duckdb.DuckDBPyConne
 def test_a_part_of_a_table_is_a_view(folder: Path, database: duckdb.DuckDBPyConnection) -> None:
     table = bs.open_table(folder, decryption=DECRYPTION)
     wanted = (value for value in ["s7", "s8"])
-    bd.register(database, "part", table, columns=["id"], filters=[("ssn", "in", wanted), ("day", "==", 2)])
+    bd.register(database, "part", table, columns=["id"], where=[("ssn", "in", wanted), ("day", "==", 2)])
     for _ in range(2):
         assert database.sql("select * from part order by id").fetchall() == [(7,), (257,)]
     with pytest.raises(bs.UsageError, match="open already"):

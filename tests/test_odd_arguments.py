@@ -89,7 +89,7 @@ def test_a_text_is_no_list_of_its_letters_nor_a_frame_of_its_names(folder: Path,
                     ask("ssn", values)
         for door in (bs.probe, bs.read_table):
             with pytest.raises(bs.UsageError):
-                door(place, "ssn", values) if door is bs.probe else door(place, filters=[("ssn", "in", values)])
+                door(place, "ssn", values) if door is bs.probe else door(place, where=[("ssn", "in", values)])
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
@@ -106,7 +106,7 @@ def test_nanoseconds_of_a_series_of_polars(folder: Path, kind: str) -> None:
         assert bs.open_table([f"t.{kind}"]).maybe_present("t", series).all()
         if kind == "parquet":
             assert file.survivors("t", file.key_set("t", series[:1])).row_groups
-    assert bs.read_table(f"t.{kind}", filters=[("t", "in", series)]).num_rows == 2
+    assert bs.read_table(f"t.{kind}", where=[("t", "in", series)]).num_rows == 2
 
 
 @pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["1", "2", "9"])])
@@ -117,7 +117,7 @@ def test_categories_of_polars(folder: Path, kind: Any) -> None:
         with bs.open_file("p.parquet") as file:
             assert file.maybe_present("ssn", values).tolist() == [[True, True, False]]
             assert file.survivors("ssn", file.key_set("ssn", values)).row_groups == (0,)
-        assert bs.read_table("p.parquet", filters=[("ssn", "in", values)]).num_rows == 1
+        assert bs.read_table("p.parquet", where=[("ssn", "in", values)]).num_rows == 1
 
 
 def test_nanoseconds_of_a_relation_of_duckdb(folder: Path) -> None:
@@ -152,6 +152,6 @@ def test_columns_of_folders_above_the_named_places_are_told_of(folder: Path) -> 
 def test_days_that_python_has_not_are_asked_for(folder: Path) -> None:
     days = pa.array([0, 2**30, None], pa.date32())
     bs.write_table(pa.table({"d": days}), "d.parquet", bloom_filters=["d"])
-    assert bs.read_table("d.parquet", filters=[("d", "in", days)]).num_rows == 2
-    assert bs.read_table("d.parquet", filters=pc.field("d").isin(days.drop_null())).num_rows == 2
+    assert bs.read_table("d.parquet", where=[("d", "in", days)]).num_rows == 2
+    assert bs.read_table("d.parquet", where=pc.field("d").isin(days.drop_null())).num_rows == 2
     assert bs.open_table("d.parquet").maybe_present("d", days).all()

@@ -102,7 +102,7 @@ def _erased(policy: Any, folder: Path) -> None:
 
 
 def _read(policy: Any, folder: Path) -> None:
-    assert bs.read_table(folder, filters=[("name", "in", [ROWS["name"][1].as_py()])], decryption=policy).num_rows == 600
+    assert bs.read_table(folder, where=[("name", "in", [ROWS["name"][1].as_py()])], decryption=policy).num_rows == 600
     assert bs.open_table(folder, decryption=policy).scan().read_all().num_rows == len(ROWS)
 
 

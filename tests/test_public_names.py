@@ -67,7 +67,7 @@ def test_a_look_up_does_not_load_pandas(tmp_path: Path) -> None:
     script = (
         "import sys, bloomseal\n"
         f"for term in (('s', '==', 'x'), ('s', 'in', ['x', 'z']), ('i', '==', 1), ('i', 'in', [1, 5])):\n"
-        f"    assert bloomseal.read_table({path!r}, filters=[term]).num_rows == 1\n"
+        f"    assert bloomseal.read_table({path!r}, where=[term]).num_rows == 1\n"
         f"bloomseal.probe({path!r}, 's', ['x'])\n"
         "print('pandas' in sys.modules, 'sqlglot' in sys.modules)"
     )
@@ -84,7 +84,7 @@ def test_a_look_up_loads_no_more_than_it_needs(tmp_path: Path) -> None:
         "import sys, bloomseal\n"
         f"decryption = bloomseal.DecryptionSpec(bloomseal.ExplicitKeys(**{keys!r}))\n"
         f"table = bloomseal.open_table({str(tmp_path)!r}, decryption=decryption, use_index='require')\n"
-        "assert table.read(filters=[('s', '==', 'z')]).num_rows == 0\n"
+        "assert table.read(where=[('s', '==', 'z')]).num_rows == 0\n"
         "assert table.stats.files_unopened == 1\n"
         "print(*sys.modules)"
     )

@@ -114,7 +114,7 @@ def _audit(bench: Bench) -> Any:
 VERBS: dict[str, Callable[[Bench], Any]] = {
     "write_table": lambda b: bs.write_table(ROWS, b.root / "b.parquet", encryption=b.policy, bloom_filters=FILTERS),
     "write_dataset": lambda b: bs.write_dataset(ROWS, b.folder / "set", encryption=b.policy, bloom_filters=FILTERS),
-    "read_table": lambda b: bs.read_table(b.root, filters=[("ssn", "==", "003-45-6789")], decryption=b.policy),
+    "read_table": lambda b: bs.read_table(b.root, where=[("ssn", "==", "003-45-6789")], decryption=b.policy),
     "open_file": lambda b: bs.open_file(b.file, decryption=b.policy),
     "open_table": lambda b: bs.open_table(b.root, decryption=b.policy),
     "scan": lambda b: bs.open_table(b.root, decryption=b.policy).scan().read_all(),
@@ -195,7 +195,7 @@ ORC_VERBS: dict[str, Callable[[Path, bs.DecryptionSpec], Any]] = {
     "rekey": lambda root, spec: rotate(root, Rekey(spec)),
     "rekey, a file": lambda root, spec: orc.rekey(root / "a.orc", decryption=spec),
     "attach": lambda root, spec: bs.attach_filters(root, _NAMES, decryption=spec),
-    "read": lambda root, spec: bs.read_table(root, filters=[("num", "==", 7919)], decryption=spec),
+    "read": lambda root, spec: bs.read_table(root, where=[("num", "==", 7919)], decryption=spec),
     "open": lambda root, spec: bs.open_file(root / "a.orc", decryption=spec),
     "verify": lambda root, spec: bs.verify(root, filters=True, decryption=spec),
 }

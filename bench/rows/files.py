@@ -131,7 +131,7 @@ def lookup(work: Workspace) -> Iterator[Comparison]:
 
 def _reader(path: Path, value: str, work: Workspace | None) -> Callable[[], int]:
     decryption = work.keys.decryption if work else None
-    return lambda: bs.read_table(path, filters=[("ssn", "==", value)], decryption=decryption).num_rows
+    return lambda: bs.read_table(path, where=[("ssn", "==", value)], decryption=decryption).num_rows
 
 
 def _arrow(path: Path, value: str, work: Workspace) -> Callable[[], int]:

@@ -46,7 +46,7 @@ def _row_groups(work: Workspace) -> Curve:
         filters = [("ssn", "==", data.ssn(rows // 2))]
 
         def ours(path: object = path, filters: object = filters) -> None:
-            bs.read_table(path, filters=filters, decryption=work.keys.decryption)  # type: ignore[arg-type]
+            bs.read_table(path, where=filters, decryption=work.keys.decryption)  # type: ignore[arg-type]
 
         def arrow(path: object = path, filters: object = filters) -> None:
             pq.read_table(path, filters=filters, decryption_properties=work.keys.arrow_decryption(), use_threads=False)
@@ -65,7 +65,7 @@ def _files(work: Workspace) -> Curve:
 
         def ours(count: int = count, filters: object = filters) -> None:
             for path in paths[:count]:
-                bs.read_table(path, filters=filters, decryption=work.keys.decryption)
+                bs.read_table(path, where=filters, decryption=work.keys.decryption)
 
         points.append((float(count), best_of(ours)))
     return Curve("point look-up against files of five row groups", "files", {"Bloomseal": points})

@@ -142,7 +142,7 @@ def threads(work: Workspace) -> Iterator[Comparison]:
         )
 
     def look_up(_: int) -> None:
-        found = bs.read_table(work.sealed, filters=[("ssn", "==", work.present)], decryption=work.keys.decryption)
+        found = bs.read_table(work.sealed, where=[("ssn", "==", work.present)], decryption=work.keys.decryption)
         assert found.num_rows == 1
 
     cipher, plaintext = AESGCM(os.urandom(16)), bytes(64 << 20)

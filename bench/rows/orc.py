@@ -125,7 +125,7 @@ def orc_one(work: Workspace) -> Iterator[Comparison]:
         f"ORC, one row of one stripe of {rows:,}, zstd",
         [
             Contender(
-                _READ, lambda: bs.read_table(path, columns=["text"], filters=[("id", "==", number)]).num_rows, ours=True
+                _READ, lambda: bs.read_table(path, columns=["text"], where=[("id", "==", number)]).num_rows, ours=True
             ),
             Contender(_PEER, _pyorc(path, "id", "text", number)),
             Contender("pyarrow.orc, both columns decoded", lambda: _scan_one(path, number)),
@@ -168,7 +168,7 @@ def _probe(path: Path, value: str, wrong: int) -> Callable[[], int]:
 
 
 def _read(path: Path, value: str) -> Callable[[], int]:
-    return lambda: bs.read_table(path, columns=["city"], filters=[("ssn", "==", value)]).num_rows
+    return lambda: bs.read_table(path, columns=["city"], where=[("ssn", "==", value)]).num_rows
 
 
 def _pyorc(path: Path, column: str, other: str, value: str | int) -> Callable[[], int]:

@@ -127,11 +127,11 @@ def _by_polars_or_read(work: Workspace, title: str, place: Path, value: str, cor
     return Comparison(
         f"one value through Polars, all {cores} cores: {title}",
         [
-            Contender(read, lambda: table.read(filters=filters).num_rows, ours=True),
-            Contender(stream, lambda: table.scan(filters=filters).read_all().num_rows, ours=True),
+            Contender(read, lambda: table.read(where=filters).num_rows, ours=True),
+            Contender(stream, lambda: table.scan(where=filters).read_all().num_rows, ours=True),
             Contender(through, lambda: lazy.filter(wanted).collect().height, ours=True),
             Contender(
-                read_path, lambda: bs.read_table(place, filters=filters, decryption=decryption).num_rows, ours=True
+                read_path, lambda: bs.read_table(place, where=filters, decryption=decryption).num_rows, ours=True
             ),
             Contender(
                 through_path,
@@ -160,7 +160,7 @@ def _one_value(work: Workspace, groups: int) -> Comparison:
     lazy = bloomseal.polars.scan(table)
     ours, peer = "Bloomseal, one value", "pyarrow dataset, the same files and keys"
     through = "Bloomseal, through Polars"
-    asked: dict[str, Any] = {"filters": [("ssn", "==", value)], "threads": 1}
+    asked: dict[str, Any] = {"where": [("ssn", "==", value)], "threads": 1}
     return Comparison(
         f"one value in a table of {files} files × {groups} row group{'s' * (groups > 1)} of {group:,} rows, in a process under way",
         [

@@ -1,6 +1,6 @@
 """Sealed tables in DuckDB: as a view that is streamed anew by each query, and looked up by values.
 
-DuckDB hands no predicate to Python, so `filters=` says which rows a view has, and `lookup` asks the filters first.
+DuckDB hands no predicate to Python, so `where=` says which rows a view has, and `lookup` asks the filters first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from .core.errors import UsageError
+from .core.spelling import need_our_names
 from .read.predicate.condition import shared
 from .table.open import as_table
 from .table.sealed import SealedTable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["lookup", "register"]
 
 
+@need_our_names
 def register(
     connection: DuckDBPyConnection,
     name: str,
@@ -31,7 +33,7 @@ def register(
     /,
     *,
     columns: Sequence[str] | None = None,
-    filters: Any = None,
+    where: Any = None,
     **options: Unpack[OpenTableOptions],
 ) -> SealedTable:
     """Make a table, or a part of it, a view of this name. Each query reads it as a stream, row group by row group.
@@ -39,7 +41,7 @@ def register(
     Args:
         connection: the DuckDB connection whose view it is.
         table: a table that was opened, or whatever `bloomseal.open_table` takes.
-        columns, filters: as for `SealedTable.scan`; all that a query does not need is better left out here.
+        columns, where: as for `SealedTable.scan`; all that a query does not need is better left out here.
         options: for `bloomseal.open_table`: policy, decryption, version, filesystem, ...
 
     Returns:
@@ -51,7 +53,7 @@ def register(
     """
     _need_connection(connection)
     found = as_table(table, options)
-    connection.register(name, _Stream(found, columns, filters))
+    connection.register(name, _Stream(found, columns, where))
     return found
 
 
@@ -96,9 +98,9 @@ def _need_connection(connection: Any) -> None:
 class _Stream:
     """What DuckDB asks for a new stream whenever a query runs: a reader would be empty the second time."""
 
-    def __init__(self, table: SealedTable, columns: Sequence[str] | None, filters: Any) -> None:
+    def __init__(self, table: SealedTable, columns: Sequence[str] | None, where: Any) -> None:
         # Values that come from an iterator come once, and queries more often.
-        again = filters if filters is None or isinstance(filters, str) else shared(filters)
+        again = where if where is None or isinstance(where, str) else shared(where)
         self._scan: Callable[[], Any] = lambda: table.scan(columns, again)
         self._schema: Any = self._scan().schema
 

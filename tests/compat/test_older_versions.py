@@ -51,7 +51,7 @@ def _answers(path: Path, decryption: Any, filters: Any = tuple(FILTERS)) -> None
                 absent = [f"999-{i:02d}-0000" for i in range(50)]
                 said = [one for group in file.probe(column, absent) for one in group]
                 assert said.count(bs.Verdict.ABSENT) >= 45 * file.num_row_groups
-        assert file.read(filters=[("ssn", "==", "007-45-6789")]).equals(ROWS.slice(7, 1))
+        assert file.read(where=[("ssn", "==", "007-45-6789")]).equals(ROWS.slice(7, 1))
 
 
 def test_this_version_is_kept_once_it_is_out() -> None:

@@ -28,7 +28,7 @@ def test_an_empty_filter_over_values_proves_nothing(tmp_path: Path) -> None:
     bs.write_table(pa.table({"v": VALUES}), path, bloom_filters={"v": True})
     assert set(bs.probe(path, "v", ["x"])[0]) == {bs.Verdict.ABSENT}
     assert bs.Verdict.ABSENT not in bs.probe(zeroed(path), "v", VALUES)[0]
-    assert bs.read_table(path, filters=[("v", "in", VALUES)]).num_rows == len(VALUES)
+    assert bs.read_table(path, where=[("v", "in", VALUES)]).num_rows == len(VALUES)
 
 
 def test_an_empty_filter_over_nulls_proves_that_no_value_is_there(tmp_path: Path) -> None:

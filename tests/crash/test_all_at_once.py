@@ -61,7 +61,7 @@ class Table:
         """
         for attempt in itertools.count():
             try:
-                rows = bs.read_table(self.folder, filters=[("id", "==", wanted)], decryption=self.decryption())
+                rows = bs.read_table(self.folder, where=[("id", "==", wanted)], decryption=self.decryption())
                 return rows["id"].to_pylist()
             except bs.BloomsealError:
                 if attempt == 4:

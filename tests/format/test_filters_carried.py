@@ -79,7 +79,7 @@ def _is_carried(path: Path, decryption: bs.DecryptionSpec | None) -> None:
         assert (found.header, bytes(found.bitset)) == (HEADER, BITSET)
         assert found.sealed == (decryption is not None)
     with pytest.warns(bs.BloomsealWarning, match="not one that the specification knows"):
-        assert bs.read_table(path, filters=[("name", "==", "n150")], decryption=decryption).num_rows == 1
+        assert bs.read_table(path, where=[("name", "==", "n150")], decryption=decryption).num_rows == 1
     assert bs.Verdict.ABSENT in {
         verdict for group in bs.probe(path, "id", [150], decryption=decryption) for verdict in group
     }
@@ -181,7 +181,7 @@ def test_a_clear_filter_in_a_sealed_ones_place_is_a_failure_and_reported(tmp_pat
     bs.write_table(DATA, path, encryption=SPEC, bloom_filters={"name": True}, row_group_size=100)
     _swapped(path, 1, make)
     with pytest.raises(bs.PolicyError, match="in clear"):
-        bs.read_table(path, filters=[("name", "==", "n7")], decryption=KEYS)
+        bs.read_table(path, where=[("name", "==", "n7")], decryption=KEYS)
     report = bs.verify(path, decryption=KEYS)
     assert not report.ok
     assert [(type(error), error.row_group, error.column) for error in report.failures] == [

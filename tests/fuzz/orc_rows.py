@@ -127,7 +127,7 @@ def read(data: bytes, column: str | None) -> None:
         file.read(known)
         if "id" in file.columns:
             for number in (7, 1_507):
-                file.read(known, filters=[("id", "==", number)])
+                file.read(known, where=[("id", "==", number)])
 
 
 def outcome(data: bytes, column: str | None) -> str:

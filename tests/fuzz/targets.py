@@ -191,8 +191,8 @@ def file_whole(data: bytes) -> None:
             lambda: file.probe("s", ["a"]),
             lambda: file.filter(0, "t"),
             lambda: file.read(["i", "s"]),
-            lambda: file.read(["i"], filters=[("s", "==", "a"), ("i", "<", 4)]),
-            lambda: file.read(filters=[("d", ">", 1)]),
+            lambda: file.read(["i"], where=[("s", "==", "a"), ("i", "<", 4)]),
+            lambda: file.read(where=[("d", ">", 1)]),
         ]
         for call in calls:
             with contextlib.suppress(bs.BloomsealError):

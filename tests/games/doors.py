@@ -40,7 +40,7 @@ def _where(world: World) -> Answer:
     policy = world.policy()
     for column, row in (("ssn", 5), ("illness", 17), ("n", 2)):
         value = TRUTH[column][row].as_py()
-        found = bs.read_table(world.root, filters=[(column, "==", value)], decryption=policy)
+        found = bs.read_table(world.root, where=[(column, "==", value)], decryption=policy)
         _same(found, TRUTH.slice(row, 1))
     return RIGHT
 

@@ -177,7 +177,7 @@ def test_no_option_takes_the_pins_of_the_sessions_policy_away(tmp_path: Path, fl
             for use in (
                 lambda file=file: file.read(["ssn"]),
                 lambda file=file: file.probe("ssn", ["a00-45-6789"]),
-                lambda file=file: file.read(["n"], filters=[("ssn", "==", "x")]),
+                lambda file=file: file.read(["n"], where=[("ssn", "==", "x")]),
             ):
                 with pytest.raises(bs.PolicyError):
                     use()

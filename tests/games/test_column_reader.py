@@ -90,7 +90,7 @@ def test_other_columns_are_not_read(tmp_path: Path, more: tuple[str, ...]) -> No
             lambda: file.read(["ssn"]),
             lambda: file.probe("ssn", TRUTH["ssn"]),
             lambda: file.filter(0, "ssn"),
-            lambda: file.read(["illness"], filters=[("ssn", "==", TRUTH["ssn"][0])]),
+            lambda: file.read(["illness"], where=[("ssn", "==", TRUTH["ssn"][0])]),
         ):
             with pytest.raises(bs.KeyAccessError):
                 use()

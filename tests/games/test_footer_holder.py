@@ -222,7 +222,7 @@ def test_other_columns_are_not_read(tmp_path: Path) -> None:
                 for use in (
                     lambda column=column: file.read([column]),
                     lambda column=column: file.probe(column, TRUTH[column]),
-                    lambda column=column: file.read(["n"], filters=[(column, "==", TRUTH[column][0])]),
+                    lambda column=column: file.read(["n"], where=[(column, "==", TRUTH[column][0])]),
                 ):
                     with pytest.raises(bs.KeyAccessError):
                         use()

@@ -166,9 +166,9 @@ ALL: dict[str, Callable[[Path, Any], list[dict[str, Any]]]] = {
 }
 """Those that give every row."""
 NONE: dict[str, Callable[[Path, Any], list[dict[str, Any]]]] = {
-    "read by tuples": lambda root, spec: bs.read_table(root, filters=WHERE, decryption=spec).to_pylist(),
+    "read by tuples": lambda root, spec: bs.read_table(root, where=WHERE, decryption=spec).to_pylist(),
     "read by expression": lambda root, spec: bs.read_table(
-        root, filters=ds.field("ssn") == FORGED, decryption=spec
+        root, where=ds.field("ssn") == FORGED, decryption=spec
     ).to_pylist(),
     "scan": lambda root, spec: bs.open_table(root, decryption=spec).scan(None, WHERE).read_all().to_pylist(),
     "probe": _probed,

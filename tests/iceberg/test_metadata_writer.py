@@ -106,7 +106,7 @@ def test_columns_that_change_their_names_rule_out_no_file(
     changed(place, attack)
     for ssn in wanted:
         try:
-            found = bs.read_table(place, columns=["ssn"], filters=[("ssn", "==", ssn)], decryption=spec())
+            found = bs.read_table(place, columns=["ssn"], where=[("ssn", "==", ssn)], decryption=spec())
         except bs.BloomsealError:
             continue
         assert found["ssn"].to_pylist() == [ssn]
@@ -135,10 +135,10 @@ def test_a_partition_of_another_type_rules_out_no_file(table: Callable[[str], Pa
         next(field for field in document["schemas"][0]["fields"] if field["name"] == "city")["type"] = kind
 
     place = table("parts16")
-    there = bs.read_table(place, filters=CITY, decryption=spec()).num_rows
+    there = bs.read_table(place, where=CITY, decryption=spec()).num_rows
     assert there
     try:
-        found = bs.read_table(changed(place, attack), filters=CITY, decryption=spec()).num_rows
+        found = bs.read_table(changed(place, attack), where=CITY, decryption=spec()).num_rows
     except bs.BloomsealError:
         return
     assert found == there
@@ -169,7 +169,7 @@ def test_partitions_rule_files_out(vectors: Path, spec: Spec) -> None:
     table = bs.open_table(vectors / "tables" / "parts16", decryption=spec())
     everything = table.read()
     for city in ("Turku", "Lund"):
-        found = table.read(filters=[("city", "==", city)])
+        found = table.read(where=[("city", "==", city)])
         assert found.num_rows == everything["city"].to_pylist().count(city)
 
 
@@ -203,7 +203,7 @@ def test_a_policy_opens_it(vectors: Path, keyring: bs.Keyring, tmp_path: Path) -
         '[tables.people.iceberg]\nencryption_key = "master-main"\nmin_sequence_number = 3\n'
     )
     policy = bs.Policy.load(tmp_path / "policy.toml", kms=keyring).for_table("people")
-    found = bs.read_table(vectors / "tables" / "people16", filters=[("ssn", "==", "901-11-0001")], decryption=policy)
+    found = bs.read_table(vectors / "tables" / "people16", where=[("ssn", "==", "901-11-0001")], decryption=policy)
     assert found["id"].to_pylist() == [1]
 
 

@@ -38,7 +38,7 @@ def covered(folder: Path, policy: bs.TablePolicy, value: str = "00017") -> int:
     table = bs.open_table(folder, decryption=policy)
     index = table.index("ssn")
     assert index.check().ok
-    assert table.read(filters=[("ssn", "==", value)]).num_rows == 1
+    assert table.read(where=[("ssn", "==", value)]).num_rows == 1
     return index.show().covered
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_took_the_place_of_another_is_hashed(
     assert rotation.rotate(folder, rotation.Rekey(policy), journal=tmp_path / "journal").ok
     table = bs.open_table(folder, decryption=policy)
     assert table.index("ssn").check().ok
-    assert table.read(filters=[("ssn", "==", "x3")]).num_rows == 2
+    assert table.read(where=[("ssn", "==", "x3")]).num_rows == 2
 
 
 def test_sealed_files_are_added(folder: Path, policy: bs.TablePolicy, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_cold_look_up_asks_the_kms_for_the_manifest_alone(
         bs.write_table(rows, folder / f"more{number}.parquet", encryption=fresh())
     policy = fresh()
     table = bs.open_table(folder, decryption=policy, use_index="require")
-    assert table.read(filters=[("ssn", "==", "nowhere")]).num_rows == 0
+    assert table.read(where=[("ssn", "==", "nowhere")]).num_rows == 0
     assert policy.keys.counters.unwraps == 2
     manifest = table.index("ssn").manifest()
     assert len(manifest.runs) == 4

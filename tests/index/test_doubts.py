@@ -27,7 +27,7 @@ def test_a_file_that_calls_the_column_otherwise_is_told_as_without_an_index(tmp_
     assert [*report.left] == ["b.parquet"]
     for use in ("never", "auto"):
         with pytest.raises(bs.PolicyError, match="in its case"):
-            opened(tmp_path, use).read(filters=[("k", "==", -1)])
+            opened(tmp_path, use).read(where=[("k", "==", -1)])
 
 
 def test_times_of_change_that_anybody_sets_are_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_bytes_written_into_an_object_in_memory_make_another_one(tmp_path: Path)
         with filesystem.open("/doubts/t/1.parquet", "r+b") as file:
             file.write(new)
         table = stores.opened(place)
-        assert table.read(filters=[("k", "==", other.column("k")[3].as_py())]).num_rows == 1
+        assert table.read(where=[("k", "==", other.column("k")[3].as_py())]).num_rows == 1
         assert table.stats.files_not_covered == 1
     finally:
         filesystem.rm("/doubts", recursive=True)
@@ -103,5 +103,5 @@ def test_only_the_tags_of_clients_that_are_known_count(protocol: Any, tagged: bo
     stores.write("lake/t/0.parquet", part(0), filesystem)
     table = stores.opened("lake/t", filesystem=filesystem)
     table.index("k", encryption=ENCRYPTION).build()
-    table.read(filters=[("k", "==", -1)])
+    table.read(where=[("k", "==", -1)])
     assert table.stats.files_not_covered == (0 if tagged else 1)

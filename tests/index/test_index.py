@@ -97,9 +97,9 @@ def test_conditions_of_every_form_are_narrowed_and_exact(folder: Path) -> None:
     assert same(folder, [[("k", "==", a)], [("n", "==", 3)]]).stats.files_unopened == 0
     assert same(folder, ~(pc.field("k") == a)).stats.files_unopened == 0
     with pytest.raises(bs.UsageError, match="no such column"):
-        opened(folder).read(filters=[("k", "==", -1), ("nope", "==", 1)])
+        opened(folder).read(where=[("k", "==", -1), ("nope", "==", 1)])
     with pytest.raises(bs.UsageError):
-        opened(folder).read(filters=[("k", "==", "text")])
+        opened(folder).read(where=[("k", "==", "text")])
     with pytest.raises(bs.UsageError, match="no such column"):
         opened(folder).read(["nope"], [("k", "==", -1)])
 
@@ -245,7 +245,7 @@ def test_a_file_exchanged_after_the_index_was_asked_is_read_as_a_whole(
 
     late.done = False  # type: ignore[attr-defined]
     monkeypatch.setattr(table._parts.__class__, "open", late)
-    assert table.read(filters=[("k", "==", value)]).column("n").to_pylist() == [29]
+    assert table.read(where=[("k", "==", value)]).column("n").to_pylist() == [29]
 
 
 def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
     assert (done.refreshed, done.hashed, done.covered) == (0, 0, 4)  # the rotation has told it
     value = part(1).column("k")[5].as_py()
     table = opened(root, "require", policy)
-    assert table.read(filters=[("k", "==", value)]).num_rows == 1
+    assert table.read(where=[("k", "==", value)]).num_rows == 1
     assert table.stats.files_unopened == 3
     assert opened(root, decryption=policy).index("k").check().ok
 
@@ -315,11 +315,11 @@ def test_files_without_row_groups_hide_none(tmp_path: Path) -> None:
 def test_required_where_it_can_not_answer(folder: Path) -> None:
     table = opened(folder, "require")
     with pytest.raises(bs.UsageError, match="covered by none"):
-        table.read(filters=[("s", "==", "x")])
+        table.read(where=[("s", "==", "x")])
     assert table.read(["n"]).num_rows == 180
     write(folder / "country=DE" / "7.parquet", part(7))
     with pytest.raises(bs.UsageError, match="1 file covered by none"):
-        opened(folder, "require").read(filters=[("k", "==", 1)])
+        opened(folder, "require").read(where=[("k", "==", 1)])
     with pytest.raises(bs.UsageError, match="covers 6 of 7 files"):
         opened(folder, "require").probe("k", [1])
     assert same(folder, [("k", "==", part(7).column("k")[0].as_py())]).stats.files_not_covered == 1
@@ -340,9 +340,9 @@ def test_a_plaintext_index_or_one_under_the_footer_key_decides_nothing(folder: P
     for forged, decryption in ((None, lax), (bs.EncryptionSpec(footer_key=KEYS["footer_key"]), uniform)):
         bs.write_table(values, place, encryption=forged)
         with pytest.warns(bs.BloomsealWarning, match="can't be used"):
-            assert opened(folder, decryption=decryption).read(filters=[("k", "==", value)]).num_rows == 1
+            assert opened(folder, decryption=decryption).read(where=[("k", "==", value)]).num_rows == 1
         with pytest.raises(bs.BloomsealError):
-            opened(folder, "require", decryption).read(filters=[("k", "==", value)])
+            opened(folder, "require", decryption).read(where=[("k", "==", value)])
 
 
 def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
             same(root, [("k", "==", value)])
     with pytest.raises(bs.IntegrityError, match="not the one that its manifest names"):
         # One of them is in the run that is gone; a value beyond another run's bounds does not open that.
-        [opened(root, "require").read(filters=[("k", "==", value)]) for value in values]
+        [opened(root, "require").read(where=[("k", "==", value)]) for value in values]
     assert opened(root).index("k", encryption=ENCRYPTION).rebuild().ok
     same(root, [("k", "==", values[1])], auto="require")
 
@@ -376,7 +376,7 @@ def test_the_manifest_of_another_column_is_refused(folder: Path) -> None:
     shutil.rmtree(base / "k")
     shutil.copytree(base / "s", base / "k")
     with pytest.warns(bs.BloomsealWarning, match="another column"):
-        assert opened(folder).read(filters=[("k", "==", part(0).column("k")[0].as_py())]).num_rows == 1
+        assert opened(folder).read(where=[("k", "==", part(0).column("k")[0].as_py())]).num_rows == 1
 
 
 def test_a_reader_of_a_run_that_was_compacted_away_loads_the_manifest_once_more(folder: Path) -> None:
@@ -389,7 +389,7 @@ def test_a_reader_of_a_run_that_was_compacted_away_loads_the_manifest_once_more(
     index.compact(everything=True)
     assert not any((folder / "_bloomseal_index" / "k" / name).exists() for name in manifest.files)
     assert held[0].coverage.docs.min() >= 0
-    assert table.read(filters=[("k", "==", value)]).num_rows == 1
+    assert table.read(where=[("k", "==", value)]).num_rows == 1
 
 
 def test_a_compaction_drops_what_is_about_files_that_are_gone(folder: Path) -> None:
@@ -484,7 +484,7 @@ def test_files_that_are_not_covered_are_told_and_asked(folder: Path) -> None:
     assert sorted(report.left) == ["country=DE/8.parquet", "country=DE/9.parquet"]
     assert not report.ok
     with pytest.raises(bs.BloomsealError):
-        opened(folder).read(filters=[("k", "==", -1)])
+        opened(folder).read(where=[("k", "==", -1)])
 
 
 def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_a_file_whose_name_is_no_text_is_left_to_its_own_filters(folder: Path) -
     report = table.index("k", encryption=ENCRYPTION).update()
     assert report.left == {name: "its name is no UTF-8"}
     wanted = part(7)["k"][3].as_py()
-    assert opened(folder).read(filters=[("k", "==", wanted)]).num_rows == 1
+    assert opened(folder).read(where=[("k", "==", wanted)]).num_rows == 1
 
 
 def test_dry_runs_write_nothing_and_drop_removes_all(folder: Path) -> None:

@@ -85,11 +85,11 @@ def test_only_the_page_that_holds_the_value_is_opened(tmp_path: Path, monkeypatc
     built(root, "s")
     value = rows().column("s")[173].as_py()  # of the second row group, row 53: its page 2
     seen = pages_opened(monkeypatch)
-    found = table(root).read(filters=[("s", "==", value)])
+    found = table(root).read(where=[("s", "==", value)])
     assert found.column("n").to_pylist() == [173]
     assert set(seen) == {("k", 2), ("s", 2), ("n", 2)}
     del seen[:]
-    assert table(root, "never").read(filters=[("s", "==", value)]).equals(found)
+    assert table(root, "never").read(where=[("s", "==", value)]).equals(found)
     assert len({number for column, number in seen if column == "s"}) == 6
 
 
@@ -115,9 +115,9 @@ def test_whatever_the_pages_are_like(tmp_path: Path, options: dict[str, Any]) ->
     counted = 0
     for condition in conditions:
         how = asked if condition[0] != [("s", "==", texts[0])] else table(root, "auto")
-        wanted = never.read(filters=condition)
-        assert how.read(filters=condition).equals(wanted), condition
-        assert how.scan(filters=condition).read_all().equals(wanted), condition
+        wanted = never.read(where=condition)
+        assert how.read(where=condition).equals(wanted), condition
+        assert how.scan(where=condition).read_all().equals(wanted), condition
         counted += wanted.num_rows
     assert counted > 300
 
@@ -127,7 +127,7 @@ def test_values_that_are_on_many_pages_are_told_by_row_group(tmp_path: Path) -> 
     root = written(tmp_path / "t", pa.table({"k": ids % 10, "s": [f"{one:03d}" for one in ids], "n": ids}))
     few, each = built(root, "k", "s")
     assert (few.entries, each.entries) == (20, 240)
-    assert table(root).read(filters=[("k", "==", 3)]).num_rows == 24
+    assert table(root).read(where=[("k", "==", 3)]).num_rows == 24
 
 
 def test_pages_are_told_after_compaction_and_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_pages_are_told_after_compaction_and_rewrites(tmp_path: Path, monkeypatc
     seen = pages_opened(monkeypatch)
     for seed, row in ((1, 299), (1, 0), (3, 130)):
         value = rows(seed).column("s")[row].as_py()
-        assert row in table(root).read(filters=[("s", "==", value)]).column("n").to_pylist()
+        assert row in table(root).read(where=[("s", "==", value)]).column("n").to_pylist()
     assert ("s", 2) in seen
 
 
@@ -166,7 +166,7 @@ def test_pages_without_number_are_told_by_row_group(tmp_path: Path) -> None:
     assert index.check().ok
     for row in (0, 254, 255, 299):
         value = rows(5, count).column("s")[row].as_py()
-        assert table(root).read(filters=[("s", "==", value)]).column("n").to_pylist() == [row]
+        assert table(root).read(where=[("s", "==", value)]).column("n").to_pylist() == [row]
 
 
 def test_a_manifest_whose_places_contradict_each_other_is_refused(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_file_of_more_pages_than_places_is_told_by_row_group(tmp_path: Path) -
     assert index.show().fingerprint_bits == 44
     assert index.check().ok
     for value, found in ((7, 1), (1_777, 1), (5_000, 0)):
-        assert table(tmp_path).read(filters=[("k", "==", value)]).num_rows == found
+        assert table(tmp_path).read(where=[("k", "==", value)]).num_rows == found
 
 
 def test_a_sighting_of_no_content_proves_nothing(tmp_path: Path) -> None:

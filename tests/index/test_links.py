@@ -52,7 +52,7 @@ def test_no_link_in_the_place_of_the_folder_is_followed(tmp_path: Path, link: st
         with pytest.raises(bs.UsageError, match="a link lies in the place"):
             getattr(index_of(root), job)(**arguments)
         assert bytes_in(other) == before, job
-    assert bs.read_table(root, filters=[("k", "==", 9)], decryption=DECRYPTION).num_rows == 1
+    assert bs.read_table(root, where=[("k", "==", 9)], decryption=DECRYPTION).num_rows == 1
 
 
 def test_a_link_in_the_manifests_place_is_replaced_not_followed(tmp_path: Path) -> None:

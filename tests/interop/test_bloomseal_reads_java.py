@@ -119,12 +119,12 @@ def test_lookups_open_only_the_row_groups_that_a_filter_of_parquet_java_leaves(t
     with bs.open_file(path, decryption=bs.DecryptionSpec(bs.ExplicitKeys(key))) as file:
         decoded = 0
         for row in rows[::83]:
-            found = file.read(filters=[("name", "==", row["name"])])
+            found = file.read(where=[("name", "==", row["name"])])
             assert found.to_pylist() == [row]
             decoded += file.stats.decoded
         assert decoded < 2 * len(rows[::83])  # ten row groups each, without filters
         # Inside the range of every row group, so that only the filters can rule them out.
-        assert file.read(filters=[("name", "==", "name 500 and a half")]).num_rows == 0
+        assert file.read(where=[("name", "==", "name 500 and a half")]).num_rows == 0
         assert file.stats.pruned_by_filter >= 9
 
 

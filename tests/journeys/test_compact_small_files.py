@@ -109,10 +109,10 @@ def looked_up(place: Path, *numbers: int) -> None:
     for use in ("require", "never"):
         table = opened(place, use_index=use)
         for number in numbers:
-            found = table.read(["id", "country"], filters=[("ssn", "==", f"{7919 * number % 100_003:09d}")])
+            found = table.read(["id", "country"], where=[("ssn", "==", f"{7919 * number % 100_003:09d}")])
             assert found.to_pylist() == [{"id": number, "country": "DE" if number // ROWS % 2 else "FR"}]
-        assert table.read(filters=[("ssn", "==", "nobody")]).num_rows == 0
-        assert table.read(filters=pc.field("ssn").is_null()).num_rows == -(-FILES * ROWS // 7)
+        assert table.read(where=[("ssn", "==", "nobody")]).num_rows == 0
+        assert table.read(where=pc.field("ssn").is_null()).num_rows == -(-FILES * ROWS // 7)
 
 
 def test_sixty_files_become_few(place: Path) -> None:
@@ -156,7 +156,7 @@ def test_killed_and_run_again(place: Path, point: str) -> None:
     meanwhile = times(opened(place).read())
     assert meanwhile.keys() == times(before).keys()
     assert (max(meanwhile.values()) == 2) == point.startswith("compact")
-    assert opened(place).read(filters=[("ssn", "==", f"{7919:09d}")]).num_rows >= 1
+    assert opened(place).read(where=[("ssn", "==", f"{7919:09d}")]).num_rows >= 1
     if point.startswith("compact"):  # nobody could tell any more which rows are there twice
         with pytest.raises(bs.UsageError, match="a compaction was killed"):
             rotate(place / "lake", Rekey(policy_of(place)), journal=place / "rekey.jsonl")

@@ -131,10 +131,10 @@ def check(place: Path, lake: Lake, told: dict[str, Any]) -> None:
     assert found["email"].null_count == rows["email"].null_count
     wanted = [("email", "in", sorted(lake.gone))]
     assert (
-        bs.open_table(place / "lake", decryption=policy_of(place), use_index="never").read(filters=wanted).num_rows == 0
+        bs.open_table(place / "lake", decryption=policy_of(place), use_index="never").read(where=wanted).num_rows == 0
     )
     asked = bs.open_table(place / "lake", decryption=policy_of(place), use_index="require")
-    assert asked.read(filters=wanted).num_rows == 0
+    assert asked.read(where=wanted).num_rows == 0
     assert table.index("email").check().ok
     report = table.verify(filters=True)
     assert report.ok

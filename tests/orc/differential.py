@@ -175,7 +175,7 @@ def _conditions(path: Path, name: str, own: pa.ChunkedArray, chance: random.Rand
             asked.append((field > scalar, pc.greater(own, scalar)))
             asked.append((field <= scalar, pc.less_equal(own, scalar)))
     for condition, hits in asked:
-        found = bs.read_table(path, columns=[name], filters=condition).num_rows
+        found = bs.read_table(path, columns=[name], where=condition).num_rows
         assert found == pc.sum(pc.cast(hits, pa.int64())).as_py() or (found == 0 and not pc.any(hits).as_py()), (
             path,
             name,

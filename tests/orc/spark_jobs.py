@@ -87,7 +87,7 @@ def main(folder: str) -> None:
         told["found"] = [row["id"] for row in asked.collect()]
         told["pruned"] = bss.df_stats(asked).pruned_by_filter > 20
         keys = DecryptionSpec(kms.uri, allow_ctr=True)
-        found = bs.read_table(folder, filters=[("name", "in", ["n7919", "nobody"])], decryption=keys)
+        found = bs.read_table(folder, where=[("name", "in", ["n7919", "nobody"])], decryption=keys)
         told["table"] = found["id"].to_pylist()
         session.stop()
     print("TOLD", json.dumps(told))

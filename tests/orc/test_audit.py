@@ -64,8 +64,8 @@ def test_tables_open_encrypted_columns_and_repair_their_filters(sealed: Path, tm
             report = bs.attach_filters(path, ["ssn"], decryption=spec)
             assert report.old_copies
         table = bs.open_table(path.parent, decryption=spec)
-        assert table.read(filters=[("ssn", "==", value)]).to_pylist() == [{"id": 1_234, "ssn": value}]
-        assert table.read(filters=[("ssn", "==", f"{value}x")]).num_rows == 0
+        assert table.read(where=[("ssn", "==", value)]).to_pylist() == [{"id": 1_234, "ssn": value}]
+        assert table.read(where=[("ssn", "==", f"{value}x")]).num_rows == 0
         assert (table.stats.pruned_by_filter > 0) is repaired
         found = {one.rule.id for one in audit(path).findings}
         assert ("BS102" in found) is not repaired  # filters over masked values stay, for readers without a key

@@ -24,7 +24,7 @@ def test_stripes_that_name_no_time_zone() -> None:
     theirs = pyarrow.orc.read_table(WITHOUT_ZONE)
     assert bs.read_table(WITHOUT_ZONE).equals(theirs)
     moment = theirs["t"][0].as_py()
-    assert bs.read_table(WITHOUT_ZONE, filters=[("t", "==", moment)])["n"].to_pylist() == [1]
+    assert bs.read_table(WITHOUT_ZONE, where=[("t", "==", moment)])["n"].to_pylist() == [1]
     assert bs.read_table(WITHOUT_ZONE, columns=["n"])["n"].to_pylist() == [1, 2]
     assert bs.verify(WITHOUT_ZONE, filters=True).ok
     with bs.open_file(WITHOUT_ZONE) as file:
@@ -47,7 +47,7 @@ def test_rows_behind_such_filters_are_found(fpp: float, tmp_path: Path) -> None:
     path = tmp_path / "many.orc"
     write(pa.table({"a": range(50), "t": [str(number) for number in range(50)]}), path, fpp=fpp)
     for name, value in (("a", 7), ("t", "7")):
-        assert bs.read_table(path, filters=[(name, "==", value)]).num_rows == 1
+        assert bs.read_table(path, where=[(name, "==", value)]).num_rows == 1
         with bs.open_file(path) as file:
             assert file.verdicts(name, [value])[0].verdicts == [Verdict.MAYBE_PRESENT]
 
@@ -67,7 +67,7 @@ def test_the_magic_may_stand_in_the_head_alone(tmp_path: Path) -> None:
     _without_magic(path)
     assert pyarrow.orc.read_table(path).equals(table)
     assert bs.read_table(path).equals(table)
-    assert bs.read_table(path, filters=[("a", "==", 7)])["t"].to_pylist() == ["7"]
+    assert bs.read_table(path, where=[("a", "==", 7)])["t"].to_pylist() == ["7"]
     assert bs.verify(path, filters=True).ok
     assert bs.open_table(tmp_path).read().equals(table)
     _without_magic(path, b"GRO")

@@ -77,9 +77,9 @@ def test_counts_inside_of_others() -> None:
 
 
 def test_a_file_without_row_index_that_counts_nothing() -> None:
-    assert bs.read_table(KEPT, filters=[("id", "==", 7)])["name"].to_pylist() == ["n7"]
-    assert bs.read_table(KEPT, filters=[("id", ">", 89)]).num_rows == 10
-    assert bs.read_table(KEPT, filters=[("name", "in", ["n3", "n5"])]).num_rows == 2
+    assert bs.read_table(KEPT, where=[("id", "==", 7)])["name"].to_pylist() == ["n7"]
+    assert bs.read_table(KEPT, where=[("id", ">", 89)]).num_rows == 10
+    assert bs.read_table(KEPT, where=[("name", "in", ["n3", "n5"])]).num_rows == 2
     with bs.open_file(KEPT) as file:
         assert file.verdicts("id", [7])[0].verdicts == [Verdict.NO_FILTER]
         assert file.maybe_present("name", ["n7"]).all()
@@ -139,10 +139,10 @@ def test_what_was_counted_otherwise_rules_nothing_out(
     column: str, asked: Any, rows: int, counted: tuple[int | None, int], groups: bool, tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "a.orc")
-    assert bs.read_table(path, filters=asked).num_rows == rows
+    assert bs.read_table(path, where=asked).num_rows == rows
     # As an attacker or a careless writer leaves it: the bounds tell of other values.
     _altered(path, column, *counted, groups=groups)
-    assert bs.read_table(path, filters=asked).num_rows == rows
+    assert bs.read_table(path, where=asked).num_rows == rows
     leaf = "group.x" if column == "group" else column
     with bs.open_file(path) as file:
         assert file.maybe_present(leaf, [7]).any()
@@ -151,7 +151,7 @@ def test_what_was_counted_otherwise_rules_nothing_out(
 def test_an_honest_file_is_pruned_inside_of_structs_and_lists(tmp_path: Path) -> None:
     table = bs.open_table(_written(tmp_path / "a.orc"))
     for asked in (pc.field("group", "x") == 777, pc.field("id") == -1, pc.field("id").is_null()):
-        assert table.read(filters=asked).num_rows == 0
+        assert table.read(where=asked).num_rows == 0
         assert table.stats.pruned_by_statistics == table.stats.row_groups == 2
     with bs.open_file(tmp_path / "a.orc") as file:
         assert file.verdicts("list._elem", [777])[0].verdicts == [Verdict.ABSENT]
@@ -187,7 +187,7 @@ def test_bounds_the_wrong_way_round_bound_nothing(tmp_path: Path) -> None:
     path.write_bytes(data)
     for name, own in values.items():
         for value in own:
-            assert bs.read_table(path, filters=[(name, "==", value)]).num_rows == 1
+            assert bs.read_table(path, where=[(name, "==", value)]).num_rows == 1
             with bs.open_file(path) as file:
                 assert file.maybe_present(name, [value]).all()
 
@@ -197,10 +197,10 @@ def test_texts_that_a_writer_compares_up_to_a_nul(tmp_path: Path) -> None:
     path, texts = tmp_path / "n.orc", ["\0b", "\0c", "\0a"]
     pyarrow.orc.write_table(pa.table({"t": texts}), path)
     for text in texts:
-        assert bs.read_table(path, filters=[("t", "==", text)]).num_rows == 1
-    assert bs.read_table(path, filters=pc.field("t") < "\0b").num_rows == 1
+        assert bs.read_table(path, where=[("t", "==", text)]).num_rows == 1
+    assert bs.read_table(path, where=pc.field("t") < "\0b").num_rows == 1
     pyarrow.orc.write_table(pa.table({"t": [*texts, "", "z"]}), path)
     table = bs.open_table(path)
-    assert table.read(filters=[("t", "==", "\0a")]).num_rows == 1
-    assert table.read(filters=[("t", ">", "zz")]).num_rows == 0
+    assert table.read(where=[("t", "==", "\0a")]).num_rows == 1
+    assert table.read(where=[("t", ">", "zz")]).num_rows == 0
     assert table.stats.pruned_by_statistics == 1

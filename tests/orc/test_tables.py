@@ -134,7 +134,7 @@ def test_statistics_are_parsed_where_filters_leave_a_row_group(tmp_path: Path, m
         ([("text", ">=", "96-59")], 58, 60),
     ):
         parsed.clear()
-        assert bs.read_table(path, filters=filters).num_rows == found
+        assert bs.read_table(path, where=filters).num_rows == found
         assert sum(parsed) == most, filters
 
 
@@ -153,17 +153,17 @@ def test_nan_hides_no_row(tmp_path: Path) -> None:
     values = [1.0, 2.0, float("nan"), 100.0]
     write(pa.table({"d": values, "f": pa.array(values, pa.float32())}), path, stride=2, batch_size=1)
     for column in ("d", "f"):
-        assert bs.read_table(path, filters=[(column, ">", 50)])[column].to_pylist() == [100.0]
-        assert bs.read_table(path, filters=[(column, "==", 100)])[column].to_pylist() == [100.0]
-        assert bs.read_table(path, filters=[(column, "!=", 1)]).num_rows == 3
-        assert bs.read_table(path, filters=~(pc.field(column) < 50)).num_rows == 2
+        assert bs.read_table(path, where=[(column, ">", 50)])[column].to_pylist() == [100.0]
+        assert bs.read_table(path, where=[(column, "==", 100)])[column].to_pylist() == [100.0]
+        assert bs.read_table(path, where=[(column, "!=", 1)]).num_rows == 3
+        assert bs.read_table(path, where=~(pc.field(column) < 50)).num_rows == 2
 
 
 def test_null_structs_are_null_inside(tmp_path: Path) -> None:
     path = tmp_path / "structs.orc"
     rows = pa.table({"s": pa.array([None, {"a": 1}], pa.struct([("a", pa.int64())]))})
     write(rows, path)
-    assert bs.read_table(path, filters=pc.field("s", "a").is_null()).num_rows == 1
+    assert bs.read_table(path, where=pc.field("s", "a").is_null()).num_rows == 1
 
 
 def test_folders_names_and_other_endings(folder: Path, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_types_that_only_orc_has(tmp_path: Path) -> None:
     kinds, offsets = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
     union = pa.UnionArray.from_dense(kinds, offsets, [pa.array([1, 2]), pa.array(["x"])], ["_union_0", "_union_1"])
     po.write_table(pa.table({"u": union, "a": [1, 2, 3]}), path)
-    assert bs.read_table(path, columns=["a"], filters=[("a", ">", 1)])["a"].to_pylist() == [2, 3]
+    assert bs.read_table(path, columns=["a"], where=[("a", ">", 1)])["a"].to_pylist() == [2, 3]
     with pytest.raises(UnsupportedError, match="only ORC"):
         bs.read_table(path)
 
@@ -279,7 +279,7 @@ def test_an_object_store_is_read_and_probed_by_few_requests(folder: Path) -> Non
     place = "memory://lake"
     value = whole["i64"].drop_null()[5].as_py()
     assert bs.read_table(place).equals(whole)
-    found = bs.read_table(place, columns=["text", "list"], filters=[("i64", "==", value)])
+    found = bs.read_table(place, columns=["text", "list"], where=[("i64", "==", value)])
     assert found.equals(whole.filter(pc.field("i64") == value).select(["text", "list"]))
     here, there = (bs.probe(one, "i64", [value, 12_345]) for one in (folder, place))
     assert [*there.values()] == [*here.values()]

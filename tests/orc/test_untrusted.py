@@ -22,14 +22,14 @@ ROWS = pa.table({"i": [7, 1 << 40], "t": ["a", "b"], "d": [1.5, 2.5], "f": pa.ar
 def test_filters_with_other_hashes_are_maybe(version: str | None, tmp_path: Path) -> None:
     path = tmp_path / "old.orc"
     write(ROWS, path)
-    assert bs.open_table(path).read(filters=[("t", "==", "aa")]).num_rows == 0
+    assert bs.open_table(path).read(where=[("t", "==", "aa")]).num_rows == 0
     by_version(path, version)
     with bs.open_file(path) as file:
         assert all("ORC-1024" in str(info.untrusted) for info in file.filters)
         assert file.verdicts("i", [7, 8])[0].verdicts == [Verdict.NO_FILTER] * 2
         assert file.maybe_present("t", ["a", "aa"]).all()
     table = bs.open_table(path)
-    assert table.read(filters=[("t", "==", "aa")]).num_rows == 0
+    assert table.read(where=[("t", "==", "aa")]).num_rows == 0
     assert (table.stats.pruned_by_filter, table.stats.decoded) == (0, 1)
     report = bs.verify(path, filters=True)
     assert (report.filters_true, len(report.filters_unasked)) == (0, 4)

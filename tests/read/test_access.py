@@ -53,11 +53,11 @@ def test_a_probe_reads_the_tail_and_one_range_per_filter(path: Path) -> None:
 
 def test_a_lookup_reads_a_small_part_of_the_file(path: Path) -> None:
     file, ranges = counted(path)
-    assert file.read(filters=[("text", "==", "000000000001")]).num_rows == 1
+    assert file.read(where=[("text", "==", "000000000001")]).num_rows == 1
     assert file.stats.decoded == 1
     assert sum(n for _, n in ranges) < path.stat().st_size / 3
     file, ranges = counted(path)
-    assert file.read(filters=[("text", "==", "absent")]).num_rows == 0
+    assert file.read(where=[("text", "==", "absent")]).num_rows == 0
     assert sum(n for _, n in ranges) < TAIL_BYTES + GROUPS * 16_500
 
 
@@ -68,9 +68,7 @@ def test_any_arrow_file_system_serves_for_reading_and_writing(tmp_path: Path) ->
     report = bs.attach_filters("a.parquet", {"text": True}, decryption=DECRYPTION, filesystem=remote)
     assert len(report.filters) == 1
     assert bs.verify("a.parquet", decryption=DECRYPTION, filesystem=remote).complete
-    found = bs.read_table(
-        "a.parquet", filters=[("text", "==", "000000000077")], decryption=DECRYPTION, filesystem=remote
-    )
+    found = bs.read_table("a.parquet", where=[("text", "==", "000000000077")], decryption=DECRYPTION, filesystem=remote)
     assert found.num_rows == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
 

@@ -139,8 +139,8 @@ def test_rows_are_found_as_arrow_shows_them_and_nothing_foreign_is_raised(tmp_pa
         for needle in [*NEEDLES, *shown, *(rows or [])]:
             try:
                 verdict = file.probe("x", [needle])[0][0]
-                found, others = (file.read(filters=[("x", op, needle)]).num_rows for op in ("==", "!="))
-                file.read(filters=[("x", "<", needle)])
+                found, others = (file.read(where=[("x", op, needle)]).num_rows for op in ("==", "!="))
+                file.read(where=[("x", "<", needle)])
             except bs.UsageError:
                 assert not any(needle is one for one in shown), "a value that Arrow shows can't be asked for"
                 continue
@@ -184,7 +184,7 @@ def test_an_annotation_that_does_not_fit_is_named_so(tmp_path: Path) -> None:
         assert file.column_type("x") == "FIXED_LEN_BYTE_ARRAY(9) unrecognised"
         # An integer must not become the size of an allocation.
         with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
-            file.read(filters=[("x", "<", 1_900_000_000)])
+            file.read(where=[("x", "<", 1_900_000_000)])
 
 
 def test_two_logical_types_at_once_are_refused(tmp_path: Path) -> None:
@@ -217,13 +217,13 @@ def test_decimals_beyond_their_precision_are_found(tmp_path: Path, physical: str
         for number in numbers:
             value = Decimal(number).scaleb(-2)
             assert file.probe("x", [value]) == [[Verdict.MAYBE_PRESENT]]
-            assert file.read(filters=[("x", "==", value)]).column("x").to_pylist() == [value]
-            assert file.read(filters=[("x", "in", [value, Decimal(1)])]).num_rows == 1
+            assert file.read(where=[("x", "==", value)]).column("x").to_pylist() == [value]
+            assert file.read(where=[("x", "in", [value, Decimal(1)])]).num_rows == 1
             for op, expected in (("<", sum(n < number for n in numbers)), (">=", sum(n >= number for n in numbers))):
-                assert file.read(filters=[("x", op, value)]).num_rows == expected
+                assert file.read(where=[("x", op, value)]).num_rows == expected
         assert file.probe("x", [Decimal("77.77")]) == [[Verdict.ABSENT]]
-        assert not file.read(filters=[("x", "==", Decimal(10**36))]).num_rows
-        assert file.read(filters=[("x", "<", Decimal(10**36))]).num_rows == len(numbers)
+        assert not file.read(where=[("x", "==", Decimal(10**36))]).num_rows
+        assert file.read(where=[("x", "<", Decimal(10**36))]).num_rows == len(numbers)
 
 
 def test_odd_needles_of_text(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_odd_needles_of_text(tmp_path: Path) -> None:
         pa.string(), 1, [None, pa.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pa.py_buffer(b"\xff")]
     )
     with bs.open_file(tmp_path / "t.parquet") as file:
-        assert file.read(filters=[("s", "==", "b\0")]).num_rows == 1
+        assert file.read(where=[("s", "==", "b\0")]).num_rows == 1
         for needle in (
             "\ud800",
             b"\xff",
@@ -249,10 +249,10 @@ def test_odd_needles_of_text(tmp_path: Path) -> None:
         ):
             for op in ("==", "!=", "<", ">="):
                 with pytest.raises(bs.UsageError) as caught:
-                    file.read(filters=[("s", op, needle)])
+                    file.read(where=[("s", op, needle)])
                 assert "ud800" not in repr(caught.value)
             with pytest.raises(bs.UsageError):
-                file.read(filters=[("s", "in", ["a", needle])])
+                file.read(where=[("s", "in", ["a", needle])])
             with pytest.raises(bs.UsageError):
                 file.probe("s", [needle])
             with pytest.raises(bs.UsageError):

@@ -51,7 +51,7 @@ def test_old_dates_are_refused_however_they_are_asked_for(
     path = sealed(tmp_path / "old.parquet", table(OLD, MODERN), metadata)
     spec = bs.DecryptionSpec(KEYS)
     with pytest.raises(UnsupportedError, match="by an older calendar"):
-        bs.read_table(path, columns=["d"], filters=filters, decryption=spec)
+        bs.read_table(path, columns=["d"], where=filters, decryption=spec)
     for column in ("t", "nested", "nested.d") if filters is None else ():
         with pytest.raises(UnsupportedError, match="by an older calendar"):
             bs.read_table(path, columns=[column], decryption=spec)
@@ -68,7 +68,7 @@ def test_where_no_date_is_old_nothing_differs(tmp_path: Path) -> None:
     for number, days in enumerate(((MODERN, None), (None, None), (dt.date(1900, 1, 1),))):
         path = sealed(tmp_path / f"{number}.parquet", table(*days), MARK)
         assert bs.read_table(path, decryption=spec).column("d").to_pylist() == list(days)
-        assert bs.read_table(path, filters=[("d", "==", OLD)], decryption=spec).num_rows == 0
+        assert bs.read_table(path, where=[("d", "==", OLD)], decryption=spec).num_rows == 0
     path = sealed(tmp_path / "unknown.parquet", table(MODERN), MARK, write_statistics=False)
     with pytest.raises(UnsupportedError, match="by an older calendar"):
         bs.read_table(path, decryption=spec)

@@ -60,7 +60,7 @@ def test_a_path_that_two_columns_share_is_refused(tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError, match="same name"):
         bs.probe(path, "a.b", [2])
     with pytest.raises(bs.UsageError, match="same name"):
-        bs.read_table(path, filters=[("a.b", "==", 2)])
+        bs.read_table(path, where=[("a.b", "==", 2)])
 
 
 def test_a_name_that_stands_twice(tmp_path: Path) -> None:

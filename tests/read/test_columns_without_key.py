@@ -71,17 +71,17 @@ def test_one_file(lake: Path, denied: bs.DecryptionSpec, as_table: bool) -> None
     assert read("null").equals(with_nulls(ROWS))
     assert read("drop").equals(ROWS.drop_columns(list(LOST)))
     where = [("id", ">=", 2)]
-    assert read("null", filters=where).equals(with_nulls(ROWS.slice(1)))
-    assert read("null", columns=["ssn"], filters=where).equals(with_nulls(ROWS.slice(1)).select(["ssn"]))
+    assert read("null", where=where).equals(with_nulls(ROWS.slice(1)))
+    assert read("null", columns=["ssn"], where=where).equals(with_nulls(ROWS.slice(1)).select(["ssn"]))
     assert read("null", columns=["ssn"]).equals(with_nulls(ROWS).select(["ssn"]))
-    assert read("drop", columns=["name", "ssn"], filters=where).equals(ROWS.slice(1).select(["name"]))
+    assert read("drop", columns=["name", "ssn"], where=where).equals(ROWS.slice(1).select(["name"]))
     # A part that opens is not taken for the whole.
     assert read("null", columns=["place.town"]).column("place").to_pylist()[0] == {"town": "Ulm"}
     assert read("null", columns=["place.town", "place.zip"]).column("place").null_count == 3
     for condition in ([("ssn", "==", "a")], [("id", "==", 77), ("ssn", "==", "a")], [("place.zip", "<", 3)]):
         for word in ("null", "drop"):
             with pytest.raises(bs.KeyAccessError, match="disabled"):
-                read(word, columns=["id"], filters=condition)
+                read(word, columns=["id"], where=condition)
     with pytest.raises(bs.UsageError, match="'error', 'null' or 'drop'"):
         read("nulls")
 
@@ -93,7 +93,7 @@ def test_a_table_gives_the_values_of_files_whose_keys_are_there(lake: Path, deni
     for files in (["0.parquet", "1.parquet"], ["1.parquet", "0.parquet"]):
         table = bs.open_table([whole / name for name in files], decryption=denied, columns_without_key="drop")
         assert table.schema.names == ["id", "name"]
-        assert table.scan(filters=[("id", "in", [1, 3])]).read_all().column("name").to_pylist() == ["Ada", "Eve"] * 2
+        assert table.scan(where=[("id", "in", [1, 3])]).read_all().column("name").to_pylist() == ["Ada", "Eve"] * 2
         with pytest.raises(bs.KeyAccessError):
             table.read(["id"], [("ssn", "==", "c")])
     lazy = bs.polars.scan(whole, decryption=denied, columns_without_key="null")

@@ -23,7 +23,7 @@ def rows(tmp_path: Path, column: pa.Array, *terms: tuple[str, Any]) -> list[int]
     path = tmp_path / "rows.parquet"
     table = pa.table({"a": column, "row": pa.array(range(len(column)), pa.int32())})
     bs.write_table(table, path, write_statistics=False)
-    found = bs.read_table(path, columns=["row"], filters=[("a", op, value) for op, value in terms])
+    found = bs.read_table(path, columns=["row"], where=[("a", op, value) for op, value in terms])
     return found.column("row").to_pylist()
 
 
@@ -96,7 +96,7 @@ def test_view_columns_are_filtered_with_the_rest(tmp_path: Path, kind: pa.DataTy
         values = [[value] for value in values]
     table = pa.table({"a": pa.array(values, kind), "b": [1, 2, 1, 1, 2]})
     bs.write_table(table, tmp_path / "views.parquet")
-    found = bs.read_table(tmp_path / "views.parquet", filters=[("b", "==", 1)])
+    found = bs.read_table(tmp_path / "views.parquet", where=[("b", "==", 1)])
     assert found.schema.field("a").type == kind
     assert found.column("a").to_pylist() == [values[0], values[2], values[3]]
 
@@ -134,7 +134,7 @@ def test_a_null_in_one_column_hides_no_row_that_another_column_keeps(tmp_path: P
         ([[("a", one, sought[one])], [("b", other, sought[other])]], any),
         ([("a", one, sought[one]), ("b", other, sought[other])], all),
     ):
-        found = bs.read_table(path, filters=filters).to_pylist()
+        found = bs.read_table(path, where=filters).to_pylist()
         assert [(row["a"], row["b"]) for row in found] == [
             cell for cell, both in zip(cells, kept, strict=True) if keeps(both)
         ]

@@ -47,7 +47,7 @@ BOMBS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
 }
 READS: dict[str, Callable[[Path], Any]] = {
     "read": lambda path: bs.read_table(path),
-    "rows": lambda path: bs.read_table(path, filters=[("k", ">=", 0)]),
+    "rows": lambda path: bs.read_table(path, where=[("k", ">=", 0)]),
     "scan": lambda path: bs.open_table(path).scan().read_all(),
 }
 
@@ -133,7 +133,7 @@ try:
     if read == "read":
         bs.read_table(path)
     elif read == "rows":
-        bs.read_table(path, filters=[("x", "!=", "y")])
+        bs.read_table(path, where=[("x", "!=", "y")])
     else:
         bs.open_table(path).scan().read_all()
 except bs.FormatError as error:

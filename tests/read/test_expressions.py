@@ -188,11 +188,11 @@ def test_only_the_columns_of_the_expression_need_keys(tmp_path: Path) -> None:
     spec = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"secret": b"s" * 16, "s.l": b"l" * 16})
     bs.write_table(table, tmp_path / "t", encryption=spec)
     found = bs.read_table(
-        tmp_path / "t", columns=["a"], filters=(pc.field("a") + 0 == 2) & (pc.field("s", "k") == 2), decryption=_KEYS
+        tmp_path / "t", columns=["a"], where=(pc.field("a") + 0 == 2) & (pc.field("s", "k") == 2), decryption=_KEYS
     )
     assert found.to_pydict() == {"a": [2]}
     with pytest.raises(bs.KeyAccessError):
-        bs.read_table(tmp_path / "t", columns=["a"], filters=pc.field("secret") == "x", decryption=_KEYS)
+        bs.read_table(tmp_path / "t", columns=["a"], where=pc.field("secret") == "x", decryption=_KEYS)
 
 
 def test_no_literal_in_a_repr() -> None:
@@ -246,22 +246,22 @@ def test_values_come_in_anything(tmp_path: Path, values: list[Any]) -> None:
                 and not isinstance(known[0], dt.datetime)
             ):
                 continue  # objects there, as in the list
-            found = bs.read_table(tmp_path / "t", filters=[("a", op, held)])
+            found = bs.read_table(tmp_path / "t", where=[("a", op, held)])
             assert found.num_rows == (len(known) + 1 if op == "in" else 0), (op, name)
 
 
 def test_missing_and_masked_values_are_nulls(tmp_path: Path) -> None:
     bs.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "t", bloom_filters={"a": True})
     masked = np.ma.masked_array([1, 2], mask=[False, True])  # type: ignore[no-untyped-call]
-    assert bs.read_table(tmp_path / "t", filters=[("a", "in", masked)]).column("a").to_pylist() == [1]
-    assert bs.read_table(tmp_path / "t", filters=[("a", "not in", masked)]).num_rows == 0
+    assert bs.read_table(tmp_path / "t", where=[("a", "in", masked)]).column("a").to_pylist() == [1]
+    assert bs.read_table(tmp_path / "t", where=[("a", "not in", masked)]).num_rows == 0
 
 
 @pytest.mark.parametrize("held", [5, "abc", b"abc", np.array([[1]]), np.array(5), pa.table({"x": [1]}), None])
 def test_what_holds_no_values_is_refused(tmp_path: Path, held: Any) -> None:
     bs.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "t")
     with pytest.raises(bs.UsageError):
-        bs.read_table(tmp_path / "t", filters=[("a", "in", held)])
+        bs.read_table(tmp_path / "t", where=[("a", "in", held)])
 
 
 def test_values_are_hashed_once_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,5 +281,5 @@ def test_values_are_hashed_once_for_many_files(tmp_path: Path, monkeypatch: pyte
     questions: list[Any] = [[("a", "in", held)] for name, held in _holders(ids).items() if name != "iterator"]
     for question in [*questions, pc.field("a").isin(ids)]:
         asked.clear()
-        assert bs.read_table(tmp_path, filters=question).column("a").to_pylist() == [0, 2, 4]
+        assert bs.read_table(tmp_path, where=question).column("a").to_pylist() == [0, 2, 4]
         assert 1 <= len(asked) <= 2  # for filters, and in the order of the values for bounds

@@ -36,13 +36,13 @@ def _all_found(file: bs.SealedFile, table: pa.Table) -> None:
     """Every value is found by each operator, and == and != add up."""
     for name in table.column_names:
         for value in table.column(name).drop_null().unique().to_pylist():
-            equal = file.read(filters=[(name, "==", value)])
+            equal = file.read(where=[(name, "==", value)])
             assert value in equal.column(name).to_pylist()
-            assert file.read(filters=[(name, "in", [value])]) == equal
-            unequal = file.read(filters=[(name, "!=", value)])
+            assert file.read(where=[(name, "in", [value])]) == equal
+            unequal = file.read(where=[(name, "!=", value)])
             assert equal.num_rows + unequal.num_rows == table.num_rows - table.column(name).null_count
             for low, high in (("<", ">="), ("<=", ">")):
-                below, above = (file.read(filters=[(name, op, value)]) for op in (low, high))
+                below, above = (file.read(where=[(name, op, value)]) for op in (low, high))
                 assert below.num_rows + above.num_rows == table.num_rows - table.column(name).null_count
             keys = file.key_set(name, [value])
             assert file.survivors(name, keys).row_groups
@@ -88,7 +88,7 @@ def test_true_null_pages_are_passed_over(tmp_path: Path) -> None:
     # Nobody may look at the null page: it is damaged.
     raw[null.offset : null.offset + null.length] = b"\xff" * null.length
     with _file(tmp_path, bytes(raw)) as file:
-        assert file.read(filters=[("x", "<", 3)]).column("x").to_pylist() == [0, 1, 2]
+        assert file.read(where=[("x", "<", 3)]).column("x").to_pylist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("field", [2, 3])
@@ -138,7 +138,7 @@ def test_nulls_only_beside_bounds_are_not_believed(tmp_path: Path, column: int) 
 def test_nulls_only_are_believed_where_they_can_be(tmp_path: Path) -> None:
     """So that the cases above are refused for their own reason."""
     file = _file(tmp_path, change_chunk(_paged(OPTIONAL), statistics(null_count=ROWS)))
-    assert not file.read(filters=[("x", "==", 3)]).num_rows
+    assert not file.read(where=[("x", "==", 3)]).num_rows
     assert file.stats.pruned_by_statistics == 1
     file.close()
 
@@ -198,7 +198,7 @@ def test_bounds_beside_nulls_that_are_not_there_hide_nothing(
 def test_bounds_of_pages_are_believed_where_their_nulls_fit(tmp_path: Path) -> None:
     """So that the cases above are refused for their own reason."""
     with _file(tmp_path, change_column_index(_paged(OPTIONAL), _false_bounds_but([0, 0, 0]))) as file:
-        assert not file.read(filters=[("x", "==", 3)]).num_rows
+        assert not file.read(where=[("x", "==", 3)]).num_rows
 
 
 # Writers that count nulls wrongly ---------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _miscounted(folder: Path, writer: str, nulls: int = 0, **bounds: bytes) -> P
 def test_nulls_that_a_writer_did_not_count(tmp_path: Path, writer: str) -> None:
     path = _miscounted(tmp_path, writer, min_value=b"a", max_value=b"b")
     keys = bs.DecryptionSpec(KEYS)
-    assert bs.read_table(path, filters=NULLS).column("n").to_pylist() == [2, 4]
+    assert bs.read_table(path, where=NULLS).column("n").to_pylist() == [2, 4]
     sealed, again = tmp_path / "sealed.parquet", tmp_path / "again.parquet"
     bs.seal_file(path, sealed, encryption=SPEC)
     bs.rekey(sealed, again, decryption=keys, encryption=SPEC)
@@ -229,7 +229,7 @@ def test_nulls_that_a_writer_did_not_count(tmp_path: Path, writer: str) -> None:
         for _ in range(2):
             with bs.open_file(file, decryption=keys) as opened:
                 assert opened.walk.footer.created_by == writer
-                assert opened.read(filters=NULLS).column("n").to_pylist() == [2, 4]
+                assert opened.read(where=NULLS).column("n").to_pylist() == [2, 4]
             bs.attach_filters(file, {"c": bs.FilterSpec()}, decryption=keys)
 
 
@@ -237,7 +237,7 @@ def test_nulls_that_a_writer_did_not_count(tmp_path: Path, writer: str) -> None:
 def test_nulls_that_a_writer_counted_too_often(tmp_path: Path, writer: str) -> None:
     """As many as there are values, and no bounds that contradict it."""
     path = _miscounted(tmp_path, writer, 4)
-    assert bs.read_table(path, filters=[("c", "==", "b")]).column("n").to_pylist() == [3]
+    assert bs.read_table(path, where=[("c", "==", "b")]).column("n").to_pylist() == [3]
     with bs.open_file(path) as file:
         assert file.survivors("c", file.key_set("c", ["b"])).row_groups == (0,)
 
@@ -245,9 +245,9 @@ def test_nulls_that_a_writer_counted_too_often(tmp_path: Path, writer: str) -> N
 def test_nulls_that_a_writer_counted_are_believed(tmp_path: Path) -> None:
     """So that the cases above are refused for their own reason."""
     path = _miscounted(tmp_path, "parquet-cpp-arrow version 5.0.0", min_value=b"a", max_value=b"b")
-    assert not bs.read_table(path, filters=NULLS).num_rows
+    assert not bs.read_table(path, where=NULLS).num_rows
     path = _miscounted(tmp_path, "Polars (python) version 2.1.0", 4)
-    assert not bs.read_table(path, filters=[("c", "==", "b")]).num_rows
+    assert not bs.read_table(path, where=[("c", "==", "b")]).num_rows
 
 
 def test_nulls_of_a_struct_are_nulls_of_its_fields(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_nulls_of_a_struct_are_nulls_of_its_fields(tmp_path: Path) -> None:
     struct = pa.StructArray.from_arrays(fields, ["c"], mask=pa.array([False, True, False]))
     (tmp_path / "t.parquet").write_bytes(written(pa.table({"s": struct, "n": [1, 2, 3]})))
     nulls = pc.field("s", "c").is_null()
-    assert bs.read_table(tmp_path / "t.parquet", filters=nulls).column("n").to_pylist() == [2]
+    assert bs.read_table(tmp_path / "t.parquet", where=nulls).column("n").to_pylist() == [2]
 
 
 def test_nulls_that_a_writer_did_not_count_behind_an_index(tmp_path: Path) -> None:
@@ -266,5 +266,5 @@ def test_nulls_that_a_writer_did_not_count_behind_an_index(tmp_path: Path) -> No
     table = bs.open_table(tmp_path / "t", decryption=bs.DecryptionSpec(KEYS))
     assert table.index("c", encryption=SPEC).build().ok
     either = NULLS | (pc.field("c") == "b")
-    assert table.read(filters=NULLS).column("n").to_pylist() == [2, 4]
-    assert table.read(filters=either).column("n").to_pylist() == [2, 3, 4]
+    assert table.read(where=NULLS).column("n").to_pylist() == [2, 4]
+    assert table.read(where=either).column("n").to_pylist() == [2, 3, 4]

@@ -49,7 +49,7 @@ def test_other_kinds_are_maybe(tmp_path: Path, place: int, members: tuple[int, .
         with pytest.warns(bs.BloomsealWarning, match="not one that the specification knows"):
             assert file.probe("x", [2]) == [[bs.Verdict.NO_FILTER]]
         with pytest.warns(bs.BloomsealWarning):
-            assert file.read(filters=[("x", "==", 2)]).num_rows == 1
+            assert file.read(where=[("x", "==", 2)]).num_rows == 1
 
 
 def test_the_known_kind_is_asked(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_moments_beyond_nanoseconds(place: Callable[[bytes], Path], layout: dict
     path = place(file_of([of(NEAR), None, of(far), of(NEAR), of(far), None], **layout))
     for filters in (None, [("t", "==", far)], [("t", "<", dt.datetime(3000, 1, 1))], [("id", ">=", 0)]):
         with pytest.raises(bs.UnsupportedError, match="1677 to 2262") as caught:
-            bs.read_table(path, filters=filters)
+            bs.read_table(path, where=filters)
         assert (caught.value.row_group, caught.value.column) == (0, "t")
         assert "int96_unit" in (caught.value.hint or "")
     whole = bs.read_table(path, int96_unit="us")
@@ -48,7 +48,7 @@ def test_moments_beyond_nanoseconds(place: Callable[[bytes], Path], layout: dict
     assert whole.schema.field("t").type == pa.timestamp("us")
     values = whole.column("t").to_pylist()
     for op, holds in OPERATORS.items():
-        found = bs.read_table(path, filters=[("t", op, [far] if op == "in" else far)], int96_unit="us").column("id")
+        found = bs.read_table(path, where=[("t", op, [far] if op == "in" else far)], int96_unit="us").column("id")
         assert found.to_pylist() == [i for i, one in enumerate(values) if one is not None and holds(one, far)]
     assert bs.read_table(path, columns=["id"]).num_rows == 6
 
@@ -68,7 +68,7 @@ def test_units_do_not_depend_on_the_moments(place: Callable[[bytes], Path]) -> N
         for unit in ("ns", "us"):
             path = place(file_of(values))
             assert bs.read_table(path, int96_unit=unit).schema.field("t").type == pa.timestamp(unit)
-            none = bs.read_table(path, filters=[("id", "==", 77)], int96_unit=unit)
+            none = bs.read_table(path, where=[("id", "==", 77)], int96_unit=unit)
             assert none.schema.field("t").type == pa.timestamp(unit)
     with pytest.raises(bs.UsageError, match="int96_unit"):
         bs.read_table(path, int96_unit="ms")

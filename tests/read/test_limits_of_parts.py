@@ -23,5 +23,5 @@ def test_a_wide_row_group_is_read_by_a_filter(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(decoded, "MAX_DECODED_BYTES", 1 << 20)
     monkeypatch.setattr(decode, "_PART_BYTES", 4 << 10, raising=False)
     with bs.open_file(path) as file:
-        found = file.read(filters=[("c0", "==", 1)])
+        found = file.read(where=[("c0", "==", 1)])
     assert found.equals(table.filter(pa.compute.equal(table["c0"], 1)))

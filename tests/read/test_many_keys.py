@@ -44,7 +44,7 @@ def test_the_rows_are_those_of_a_set(folder: Path, column: str, op: str) -> None
     if op == "in":
         asked.append(None)
     plain = {value for value in asked if value is not None and value == value}
-    found = bs.read_table(folder, columns=["number"], filters=[(column, op, asked)])["number"].to_pylist()
+    found = bs.read_table(folder, columns=["number"], where=[(column, op, asked)])["number"].to_pylist()
     wanted = [
         number
         for number, value in zip(COLUMNS["number"], values, strict=True)

@@ -104,11 +104,11 @@ def test_rows_among_are_those_that_arrow_finds(tmp_path: Path, kind: pa.DataType
     column = pa.array(numbers, pa.int64()).cast(kind)
     asked = pa.array(range(0, 15_000, 5), pa.int64()).cast(kind)
     bs.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
-    found = bs.read_table(tmp_path / "a.parquet", filters=[("x", "in", asked.to_pylist())])
+    found = bs.read_table(tmp_path / "a.parquet", where=[("x", "in", asked.to_pylist())])
     assert found["x"].to_pylist() == [one.as_py() for one in column if one.as_py() in set(asked.to_pylist())]
-    others = bs.read_table(tmp_path / "a.parquet", filters=[("x", "not in", asked.to_pylist())])
+    others = bs.read_table(tmp_path / "a.parquet", where=[("x", "not in", asked.to_pylist())])
     assert others["x"].to_pylist() == [one.as_py() for one in column.drop_null() if one not in set(asked)]
-    assert not bs.read_table(tmp_path / "a.parquet", filters=[("x", "not in", [*asked.to_pylist(), None])]).num_rows
+    assert not bs.read_table(tmp_path / "a.parquet", where=[("x", "not in", [*asked.to_pylist(), None])]).num_rows
 
 
 def test_texts_beyond_narrow_offsets_are_left_to_the_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_texts_beyond_narrow_offsets_are_left_to_the_decoder(tmp_path: Path, mon
     asked = [f"v{i}" for i in range(0, ROWS, 20)]
     monkeypatch.setattr(keyset, "_NARROW", 100)
     with bs.open_file(path, decryption=SPEC) as file:
-        assert file.read(filters=[("id", "in", asked)]).column("n").to_pylist() == list(range(0, ROWS, 20))
+        assert file.read(where=[("id", "in", asked)]).column("n").to_pylist() == list(range(0, ROWS, 20))
         assert file.read(["id"], [("id", "in", asked)])["id"].to_pylist() == asked
 
 

@@ -95,8 +95,8 @@ def test_any_object_is_answered_or_refused(files: dict[str, Path], name: str, li
         files[name], decryption=bs.DecryptionSpec(bs.ExplicitKeys(b"f" * 16), allow_plaintext=True, int96_utc=True)
     ) as file:
         for ask in (
-            lambda: file.read(filters=[(column, op, needle)]),
-            lambda: file.read(filters=[(column, op, [needle] * 20 if op.endswith("in") else needle)]),
+            lambda: file.read(where=[(column, op, needle)]),
+            lambda: file.read(where=[(column, op, [needle] * 20 if op.endswith("in") else needle)]),
             lambda: file.probe(column, [needle]),
             lambda: file.probe(column, [needle] * 70),
             lambda: file.probe(column, needle),
@@ -112,10 +112,10 @@ def test_a_view_of_memory_is_an_array(files: dict[str, Path]) -> None:
         value = file.read()["x"][0].as_py()
         for view, rows in ((memoryview(np.array([value])), 1), (memoryview(np.array([value, 7])[::-1]), 1)):
             for op, count in (("in", rows), ("not in", 1 - rows)):
-                assert file.read(filters=[("x", op, view)]).num_rows == count
+                assert file.read(where=[("x", op, view)]).num_rows == count
         for op in ("in", "not in"):
             with pytest.raises(bs.UsageError, match="one-dimensional"):
-                file.read(filters=[("x", op, memoryview(np.array([[value]])))])
+                file.read(where=[("x", op, memoryview(np.array([[value]])))])
 
 
 def _refusal(ask: Callable[[], object]) -> str:

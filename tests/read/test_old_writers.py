@@ -54,7 +54,7 @@ def test_pages_v2_that_say_they_are_not_compressed(tmp_path: Path) -> None:
     for column in range(2):
         raw = change_pages(raw, _not_compressed, column)
     with _read_alike(tmp_path, created_by(raw, "parquet-cpp version 1.5.1-SNAPSHOT")) as file:
-        assert file.read(filters=[("t", "==", "b")]).column("k").to_pylist() == [2, None] * 50
+        assert file.read(where=[("t", "==", "b")]).column("k").to_pylist() == [2, None] * 50
     (tmp_path / "t.parquet").write_bytes(raw)
     with pytest.raises(bs.FormatError):
         bs.read_table(tmp_path / "t.parquet")  # whoever is not known for it means what he says
@@ -71,7 +71,7 @@ def test_chunks_whose_size_leaves_out_the_dictionary_pages_header(tmp_path: Path
 
             data = change_chunk(data, shorten, column)
     with _read_alike(tmp_path, data) as file:
-        assert file.read(filters=[("t", "==", "b")]).num_rows == (2 if rows else 0)
+        assert file.read(where=[("t", "==", "b")]).num_rows == (2 if rows else 0)
     if rows:
         (tmp_path / "t.parquet").write_bytes(created_by(data, "parquet-mr version 1.2.9"))
         with pytest.raises(bs.FormatError):
@@ -90,7 +90,7 @@ def test_a_group_without_fields(tmp_path: Path, first: bool) -> None:
     with _read_alike(tmp_path, data) as file:
         assert file.columns == ["k", "t"]
         assert file.read().column_names == ["k", "t"]
-        assert file.read(["t"], filters=[("k", ">", 1)]).column("t").to_pylist() == ["b", None]
+        assert file.read(["t"], where=[("k", ">", 1)]).column("t").to_pylist() == ["b", None]
         with pytest.raises(bs.UsageError, match="no such column"):
             file.read(["nested"])
 

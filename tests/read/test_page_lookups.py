@@ -111,7 +111,7 @@ class LooksItUp:
 
     def retrieve_key(self, key_metadata: bytes, column: str | None = None) -> bytes:  # noqa: ARG002
         name = key_metadata.decode()
-        found = bs.read_table(self._store, columns=["key"], filters=[("name", "==", name)])
+        found = bs.read_table(self._store, columns=["key"], where=[("name", "==", name)])
         return found["key"][0].as_py()
 
 

@@ -72,7 +72,7 @@ def test_no_row_is_lost(tmp_path: Path, case: Any, layout: Any, nested: bool, se
     if two:  # the same question in two disjuncts, one of them with a second column
         other = "same.x" if nested else "same"
         terms = [[(column_name, "==", asked[0])], [(column_name, "in", asked), (other, "in", asked)]]
-    found = bs.read_table(path, filters=terms, decryption=keys)
+    found = bs.read_table(path, where=terms, decryption=keys)
     expected = _expected(name, column, asked)
     assert found.column("row").to_pylist() == expected
     assert found.column("text").to_pylist() == [f"row {row}" for row in expected]
@@ -105,7 +105,7 @@ def test_encodings_that_do_not_hold_a_value_whole(tmp_path: Path, encoding: str,
         pa.table({"a": values}), tmp_path / "t", use_dictionary=False, column_encoding={"a": encoding},
         compression=compression, data_page_size=500, write_batch_size=20,
     )  # fmt: skip
-    assert bs.read_table(tmp_path / "t", filters=[("a", "==", values[777])]).column("a").to_pylist() == [values[777]]
+    assert bs.read_table(tmp_path / "t", where=[("a", "==", values[777])]).column("a").to_pylist() == [values[777]]
 
 
 @pytest.mark.parametrize("encoding", ["BYTE_STREAM_SPLIT", "DELTA_BINARY_PACKED"])
@@ -114,7 +114,7 @@ def test_encodings_of_integers(tmp_path: Path, encoding: str) -> None:
         pa.table({"a": range(5_000)}), tmp_path / "t", use_dictionary=False, column_encoding={"a": encoding},
         data_page_size=500, write_batch_size=20,
     )  # fmt: skip
-    assert bs.read_table(tmp_path / "t", filters=[("a", "==", 4_321)]).column("a").to_pylist() == [4_321]
+    assert bs.read_table(tmp_path / "t", where=[("a", "==", 4_321)]).column("a").to_pylist() == [4_321]
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_page_that_claims_too_much_is_left_to_the_decoder(
 ) -> None:
     monkeypatch.setattr(inflate, "MAX_INFLATED_PAGE_BYTES", 1_000)
     pq.write_table(pa.table({"a": range(5_000)}), tmp_path / "t", use_dictionary=False, data_page_size=8_000)
-    assert bs.read_table(tmp_path / "t", filters=[("a", "==", 4_321)]).num_rows == 1
+    assert bs.read_table(tmp_path / "t", where=[("a", "==", 4_321)]).num_rows == 1
     assert decoded == [-1]
 
 
@@ -169,7 +169,7 @@ def test_zeros_of_both_signs_are_found(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"a": column}), tmp_path / "t", use_dictionary=False, data_page_size=1_000, write_batch_size=100
     )
-    assert bs.read_table(tmp_path / "t", filters=[("a", "==", 0)]).num_rows == 2
+    assert bs.read_table(tmp_path / "t", where=[("a", "==", 0)]).num_rows == 2
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -181,6 +181,6 @@ def test_a_row_group_without_rows(tmp_path: Path, indexed: bool) -> None:
     pq.write_table(full, tmp_path / "1.parquet", write_page_index=indexed)
     some, none = pc.field("a") == 1, pc.field("b").is_null()
     for condition, left in ((some | none, 2), (some & none, 0), (some | (pc.field("b") == "y"), 2), (~some | none, 1)):
-        assert bs.read_table(tmp_path / "0.parquet", filters=condition).num_rows == 0
-        assert bs.read_table(tmp_path, filters=condition).num_rows == left
-        assert bs.open_table(tmp_path).scan(filters=condition).read_all().num_rows == left
+        assert bs.read_table(tmp_path / "0.parquet", where=condition).num_rows == 0
+        assert bs.read_table(tmp_path, where=condition).num_rows == left
+        assert bs.open_table(tmp_path).scan(where=condition).read_all().num_rows == left

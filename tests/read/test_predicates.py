@@ -99,7 +99,7 @@ def test_the_rows_that_python_would_pick(
     )  # fmt: skip
     predicate: Any = [("a", op, value) for op, value in terms]
     found = bs.read_table(
-        path, columns=["row"], filters=[[term] for term in predicate] if any_of else predicate, decryption=_KEYS
+        path, columns=["row"], where=[[term] for term in predicate] if any_of else predicate, decryption=_KEYS
     )
     expected = []
     for row, cell in enumerate(column):
@@ -128,7 +128,7 @@ def test_pruning_loses_no_row(tmp_path: Path, values: list[Any], asked: list[int
     ):
         bs.write_table(table, tmp_path / name, row_group_size=5, **options)  # type: ignore[arg-type]
         question = [("a", "in", asked), ("b", "in", [str(one) for one in asked])]
-        answers.append(bs.read_table(tmp_path / name, filters=question))
+        answers.append(bs.read_table(tmp_path / name, where=question))
     assert answers[0].equals(answers[1])
     assert answers[0].column("a").to_pylist() == [v for v in values if v in asked]
 
@@ -139,9 +139,9 @@ def test_what_a_read_rules_out_is_counted(tmp_path: Path) -> None:
     table = pa.table({"a": list(range(100)), "b": [f"{i * 7919 % 100:02d}" for i in range(100)]})
     bs.write_table(table, path, row_group_size=10, bloom_filters={"b": bs.FilterSpec(fpp=1e-6)})
     with bs.open_file(path) as file:
-        assert file.read(filters=[("a", "==", 55)]).num_rows == 1
+        assert file.read(where=[("a", "==", 55)]).num_rows == 1
         assert (file.stats.pruned_by_statistics, file.stats.decoded) == (9, 1)
-        assert file.read(filters=[("b", "==", "37")]).num_rows == 1
+        assert file.read(where=[("b", "==", "37")]).num_rows == 1
         assert file.stats.pruned_by_filter > 0
         assert file.stats.decoded == 1
 
@@ -159,4 +159,4 @@ def test_typed_values_of_python(tmp_path: Path) -> None:
     )
     bs.write_table(table, path, bloom_filters={"d": True, "t": True, "f": True})
     for question in (("d", "==", Decimal("1.1")), ("t", "==", moment), ("f", "==", 0.1), ("f", "in", [0.1, math.nan])):
-        assert bs.read_table(path, filters=[question]).num_rows == 1, question
+        assert bs.read_table(path, where=[question]).num_rows == 1, question

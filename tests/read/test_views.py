@@ -48,8 +48,8 @@ def test_conditions_on_views(tmp_path: Path, filters: Any, expected: list[int], 
         pq.write_table(other, tmp_path / "with.parquet")
     table = bs.open_table(tmp_path)
     wanted = [one for one in expected if one < 10 or not alone]
-    assert table.read(filters=filters)["id"].to_pylist() == wanted
-    assert table.scan(filters=filters).read_all()["id"].to_pylist() == wanted
+    assert table.read(where=filters)["id"].to_pylist() == wanted
+    assert table.scan(where=filters).read_all()["id"].to_pylist() == wanted
 
 
 class Stream:

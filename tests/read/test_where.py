@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -204,18 +205,30 @@ def test_python_takes_the_same_sql_wherever_rows_are_chosen(tmp_path: Path, kind
         place = lake / f"country={country}" / f"0.{kind}"
         bs.write_table(rows, place, bloom_filters=["ssn"]) if kind == "parquet" else pa.orc.write_table(rows, place)
     text = "ssn is not null and (id = 3 or n < 2)"
-    assert bs.read_table(place, filters=text)["id"].to_pylist() == [1, 3]
+    assert bs.read_table(place, where=text)["id"].to_pylist() == [1, 3]
     table = bs.open_table(lake)
     assert table.read(["id"], text + " and country = 'FR'")["id"].to_pylist() == [1, 3]
     assert table.scan(["id"], "ssn = 'c'").read_all().num_rows == 2
     with duckdb.connect() as connection:
-        bloomseal.duckdb.register(connection, "lake", lake, filters="ssn like 'c%'")
+        bloomseal.duckdb.register(connection, "lake", lake, where="ssn like 'c%'")
         assert connection.sql("select count(*) from lake").fetchall() == connection.sql("select 2").fetchall()
     for wrong in ("ssn", "nothing = 1", "id = 'secret-value'", ""):
-        for read in (lambda: bs.read_table(place, filters=wrong), lambda: table.read(filters=wrong)):  # noqa: B023
+        for read in (lambda: bs.read_table(place, where=wrong), lambda: table.read(where=wrong)):  # noqa: B023
             with pytest.raises(bs.UsageError) as caught:
                 read()
             assert "secret-value" not in str(caught.value)
+    with duckdb.connect() as connection, bs.open_file(place) as file:
+        view = functools.partial(bloomseal.duckdb.register, connection, "view")
+        for call in (
+            functools.partial(bs.read_table, lake),
+            table.read,
+            table.scan,
+            file.read,
+            lambda **x: view(lake, **x),
+        ):
+            with pytest.raises(bs.UsageError, match="'filters'") as caught:
+                call(filters="id = 1")
+            assert caught.value.hint == "where="
 
 
 def test_rows_are_erased_by_sql(tmp_path: Path) -> None:

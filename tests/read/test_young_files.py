@@ -92,7 +92,7 @@ def test_bounds_in_total_order_hide_no_row(
 
 
 def _same(one: bs.SealedFile, other: bs.SealedFile, filters: Any) -> bool:
-    rows, expected = (file.read(filters=filters).column("x") for file in (one, other))
+    rows, expected = (file.read(where=filters).column("x") for file in (one, other))
     return str(rows.to_pylist()) == str(expected.to_pylist())
 
 
@@ -100,7 +100,7 @@ def _same(one: bs.SealedFile, other: bs.SealedFile, filters: Any) -> bool:
 def test_bounds_in_total_order_rule_out(tmp_path: Path, kind: pa.DataType) -> None:
     with _open(tmp_path, _floats([1.5, NAN, 2.5], kind)) as file:
         for filters in ([("x", "==", 3.0)], [("x", "<", 1.5)], [("x", ">", 2.5)], [("x", "in", [0.0, -0.0])]):
-            assert not file.read(filters=filters).num_rows
+            assert not file.read(where=filters).num_rows
             assert file.stats.pruned_by_statistics == 1
 
 
@@ -109,8 +109,8 @@ def test_floats_in_another_order_prove_nothing(tmp_path: Path, order: int) -> No
     """Bounds that lie, so that each use of them shows."""
     data = _floats([1.5, 2.5], pa.float64(), order, min_value=8.0, max_value=9.0)
     with _open(tmp_path, data) as file:
-        assert file.read(filters=[("x", "==", 1.5)]).num_rows == 1
-        assert file.read(filters=[("x", "<", 5.0)]).num_rows == 2
+        assert file.read(where=[("x", "==", 1.5)]).num_rows == 1
+        assert file.read(where=[("x", "<", 5.0)]).num_rows == 2
 
 
 @pytest.mark.parametrize("orders", [(IEEE_754,), (INT96,), (UNKNOWN,), (BY_TYPE, BY_TYPE), ()])
@@ -119,7 +119,7 @@ def test_numbers_in_an_order_that_is_not_theirs_prove_nothing(tmp_path: Path, or
     lie = statistics(min_value=b"\x09" * 8, max_value=b"\x09" * 8)
     data = column_orders(change_chunk(written(table), lie), *orders)
     with _open(tmp_path, data) as file:
-        assert file.read(filters=[("x", "==", 1)]).num_rows == 1
+        assert file.read(where=[("x", "==", 1)]).num_rows == 1
 
 
 def test_int96_in_an_order_of_its_own(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_int96_in_an_order_of_its_own(tmp_path: Path) -> None:
     data = written(pa.table({"x": moments}), use_deprecated_int96_timestamps=True)
     lie = statistics(null_count=0, min_value=b"\x01" * 12, max_value=b"\x01" * 12)
     with _open(tmp_path, column_orders(change_chunk(data, lie), INT96)) as file:
-        assert file.read(filters=[("x", "==", moments[0].as_py())]).num_rows == 1
+        assert file.read(where=[("x", "==", moments[0].as_py())]).num_rows == 1
 
 
 def _page_of_nan(index: Struct) -> None:
@@ -144,12 +144,12 @@ def test_pages_in_total_order(tmp_path: Path) -> None:
         paged = paged.replace(np.float64(number).tobytes(), np.float64(NAN).tobytes(), 1)
     raw = bytearray(change_column_index(column_orders(paged, IEEE_754, BY_TYPE), _page_of_nan))
     with _open(tmp_path, bytes(raw)) as file:
-        assert file.read(filters=[("x", ">=", 2.0)]).column("k").to_pylist() == [1, 4, 5]
-        assert file.read(filters=pc.is_nan(pc.field("x"))).column("k").to_pylist() == [2, 3]
+        assert file.read(where=[("x", ">=", 2.0)]).column("k").to_pylist() == [1, 4, 5]
+        assert file.read(where=pc.is_nan(pc.field("x"))).column("k").to_pylist() == [2, 3]
         pages = list(file.walk.pages(file.walk.chunk(0, 0)))
     raw[pages[0].offset : pages[0].offset + pages[0].length] = b"\xff" * pages[0].length
     with _open(tmp_path, bytes(raw)) as file:  # nobody may look at the page that the bounds rule out
-        assert file.read(filters=[("x", "==", 6.0)]).column("k").to_pylist() == [5]
+        assert file.read(where=[("x", "==", 6.0)]).column("k").to_pylist() == [5]
 
 
 # What rows can't be decoded of ------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_pages_in_an_encoding_that_the_decoder_has_not(tmp_path: Path) -> None:
     for sealed in (False, True):
         with _open(tmp_path, data, sealed) as file:
             assert file.read(["k"]).column("k").to_pylist() == [1, 2]
-            for read in (lambda: file.read(), lambda: file.read(["k"], filters=[("x", "==", 1.0)])):
+            for read in (lambda: file.read(), lambda: file.read(["k"], where=[("x", "==", 1.0)])):
                 with pytest.raises(bs.UnsupportedError, match="encoding 10"):
                     read()
             assert file.verify().ok
@@ -197,7 +197,7 @@ def test_groups_of_logical_types_that_are_young(tmp_path: Path, kind: int) -> No
     with _open(tmp_path, data) as file:
         assert file.read(["k"]).column("k").to_pylist() == [1, 2]
         assert file.read().column("v").to_pylist() == GROUP.column("v").to_pylist()
-        assert file.read(["k"], filters=[("v.value", "==", b"\x0c\x01")]).num_rows == 2
+        assert file.read(["k"], where=[("v.value", "==", b"\x0c\x01")]).num_rows == 2
         assert file.probe("v.value", [b"\x0c\x01"]) == [[bs.Verdict.NO_FILTER]]
 
 
@@ -218,4 +218,4 @@ def test_leaves_of_logical_types_that_are_young(tmp_path: Path, kind: int) -> No
     data = change_element(change_chunk(written(table), lie), _annotated(kind), 1)
     with _open(tmp_path, data) as file:
         assert file.read().column("x").to_pylist() == [b"a", b"b"]
-        assert file.read(["k"], filters=[("x", "==", b"a")]).column("k").to_pylist() == [1]
+        assert file.read(["k"], where=[("x", "==", b"a")]).column("k").to_pylist() == [1]

@@ -113,7 +113,7 @@ def test_only_the_files_that_hold_the_person_are_written_and_nobody_else_is_lost
     assert _same(table.read(), _left(rows))
     assert table.schema.equals(rows.schema, check_metadata=True)
     assert table.verify(filters=True).ok
-    assert table.read(filters=WHERE).num_rows == 0
+    assert table.read(where=WHERE).num_rows == 0
 
 
 def test_the_index_answers_for_the_new_files_and_is_purged_by_what_the_report_says(root: Path) -> None:
@@ -125,8 +125,8 @@ def test_the_index_answers_for_the_new_files_and_is_purged_by_what_the_report_sa
     assert index.uncovered() == []
     assert index.check().ok
     required = _open(root, use_index="require")
-    assert required.read(filters=WHERE).num_rows == 0
-    assert required.read(filters=[("email", "==", "u2-151@example.com")]).num_rows == 1
+    assert required.read(where=WHERE).num_rows == 0
+    assert required.read(where=[("email", "==", "u2-151@example.com")]).num_rows == 1
     index.compact()
     assert index.show().entries == len(set(_open(root).read()["email"].drop_null().to_pylist()))
 
@@ -369,7 +369,7 @@ def test_what_an_interrupted_run_has_not_done_is_not_told_as_done(root: Path, mo
     report = _erase(root, [("email", "==", "u2-151@example.com")])
     assert report.counts == {"erased": 1, "done before": 1}
     assert report.rows == 2
-    assert _open(root).read(filters=WHERE).num_rows == 2
+    assert _open(root).read(where=WHERE).num_rows == 2
 
 
 def test_a_file_that_took_anothers_place_meanwhile_stays_as_it_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ def test_a_file_that_took_anothers_place_meanwhile_stays_as_it_is(root: Path, mo
         assert file.num_rows == _ROWS
     again = _erase(root)
     assert (again.ok, again.resumed, again.rows) == (True, True, 3)
-    assert _open(root).read(filters=WHERE).num_rows == 0
+    assert _open(root).read(where=WHERE).num_rows == 0
 
 
 def test_no_value_stands_in_journal_report_or_evidence(root: Path) -> None:
@@ -419,7 +419,7 @@ def test_copies_are_erased_too(root: Path) -> None:
     shutil.copytree(root / "t", root / "copy")
     report = _erase(root, also=[root / "copy"])
     assert report.rows == 6
-    assert bs.open_table(root / "copy", decryption=_policy(root, "copy")).read(filters=WHERE).num_rows == 0
+    assert bs.open_table(root / "copy", decryption=_policy(root, "copy")).read(where=WHERE).num_rows == 0
     assert bs.open_table(root / "copy", decryption=_policy(root, "copy")).num_rows == 5 * _ROWS - 3
 
 
@@ -476,7 +476,7 @@ def test_a_delta_table_gets_a_new_version(root: Path) -> None:
     assert fresh.version == 2
     assert fresh.read(["id", "email", "day", "city"]).sort_by("id").equals(_left(rows).sort_by("id"))
     assert sorted(DeltaTable(str(folder)).to_pyarrow_table()["id"].to_pylist()) == sorted(_left(rows)["id"].to_pylist())
-    assert bs.open_table(folder, version=1).read(filters=WHERE).num_rows == 1
+    assert bs.open_table(folder, version=1).read(where=WHERE).num_rows == 1
     assert fresh.erase([("id", ">=", 0)]).counts == {"removed": 2}
     assert DeltaTable(str(folder)).version() == 3
     assert len(DeltaTable(str(folder)).file_uris()) == 0

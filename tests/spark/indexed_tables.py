@@ -70,6 +70,6 @@ def whole_and_right(table: Path, policy: TablePolicy, runs: int) -> None:
     assert (len(manifest.runs), manifest.entries) == (runs, 10_000)
     assert (index.show().covered, index.check().ok) == (10, True)
     for number in (0, 4_321, 9_999):
-        assert found.read(filters=[("ssn", "==", ssn(number))])["id"].to_pylist() == [number]
+        assert found.read(where=[("ssn", "==", ssn(number))])["id"].to_pylist() == [number]
         assert found.stats.files_unopened == 9
-    assert found.read(filters=[("ssn", "==", "nowhere")]).num_rows == 0
+    assert found.read(where=[("ssn", "==", "nowhere")]).num_rows == 0

@@ -232,6 +232,6 @@ def test_a_delta_table_keeps_its_index(spark: SparkSession, policy: Policy, tmp_
     assert [one.indexes["ssn"].covered for one in (first, more)] == [4, 5]
     assert [one.parent for one in folder.rglob("_bloomseal_index")] == [folder]
     table = bs.open_table(folder, decryption=chosen, use_index="require")
-    assert table.read(filters=[("ssn", "==", "111")]).num_rows == 2
+    assert table.read(where=[("ssn", "==", "111")]).num_rows == 2
     assert table.stats.files_unopened == 3
     assert bss.read(spark, folder, policy=chosen, where="ssn = '111'", use_index="require").count() == 2

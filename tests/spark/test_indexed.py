@@ -262,7 +262,7 @@ def test_rotations_leave_the_index_up_to_date(
     assert (found.show().covered, found.check().ok) == (FILES, True)
     assert (
         bs.open_table(table, decryption=indexed[1].for_table("t"), use_index="require")
-        .read(filters=[("ssn", "==", ssn(417))])
+        .read(where=[("ssn", "==", ssn(417))])
         .num_rows
         == 1
     )

@@ -394,5 +394,5 @@ def test_erase_takes_rows_out_of_the_files_that_hold_them(
         (files[0], "erased", None), (files[2], "erased", None)]  # fmt: skip
     assert [row.status for row in done if row.file is None] == ["still held"]
     table = bs.open_table(tmp_path / "t", decryption=policy.at(tmp_path / "t"))
-    assert table.read(filters=where).num_rows == 0
+    assert table.read(where=where).num_rows == 0
     assert table.num_rows == FILES * ROWS - 2

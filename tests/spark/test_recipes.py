@@ -112,7 +112,7 @@ def test_sql_alone_writes_and_looks_up_a_sealed_table(folder: Path) -> None:
     assert found(folder / "people") == SEALED
     policy = Policy.load(folder / "policy.toml", kms=f"keyring://{folder / 'keys.json'}").for_table("people")
     table = bs.open_table(folder / "people", decryption=policy)
-    assert table.read(["id"], filters=[("id", "==", 77)]).num_rows == 1
+    assert table.read(["id"], where=[("id", "==", 77)]).num_rows == 1
 
 
 def test_an_application_that_begins_so_needs_no_enable_and_no_second_jar(folder: Path) -> None:

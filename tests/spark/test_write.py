@@ -129,7 +129,7 @@ def test_filters_of_every_type_find_their_values(spark: SparkSession, policies: 
     assert row is not None
     for name in FILTERED:
         value = whole.column(name)[whole.column("id").index(37).as_py()].as_py()
-        found = bs.read_table(path, filters=[(name, "==", value)], decryption=table)
+        found = bs.read_table(path, where=[(name, "==", value)], decryption=table)
         assert found.column("id").to_pylist() == [37], name
     by_spark = spark.read.parquet(str(path))
     by_all = functools.reduce(operator.and_, (by_spark[name] == row[name] for name in FILTERED))

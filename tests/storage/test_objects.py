@@ -145,7 +145,7 @@ def test_a_closed_object_is_refused(tmp_path: Path) -> None:
 def test_an_object_is_a_table_of_one_file() -> None:
     out = sealed()
     table = bs.open_table(out, decryption=DECRYPTION)  # type: ignore[arg-type]
-    assert table.read(filters=[("ssn", "==", "s7")]).num_rows == 1
+    assert table.read(where=[("ssn", "==", "s7")]).num_rows == 1
     assert table.scan().read_all().equals(ROWS)
     with pytest.raises(bs.UsageError, match="one by one"):
         bs.read_table([out, sealed()], decryption=DECRYPTION)  # type: ignore[list-item]
@@ -278,7 +278,7 @@ def test_a_forked_child_shares_no_position(tmp_path: Path) -> None:
     path.write_bytes(sealed().getvalue())
 
     def reads(file: bs.SealedFile) -> bool:
-        return file.read(filters=[("ssn", "==", "s777")]).num_rows == 1
+        return file.read(where=[("ssn", "==", "s777")]).num_rows == 1
 
     def refused(file: bs.SealedFile) -> bool:
         with pytest.raises(bs.UsageError, match="also the parent process's"):

@@ -75,7 +75,7 @@ def test_our_own_reader_has_the_columns_back(tmp_path: Path) -> None:
     for country in COUNTRIES:
         if country is not None:
             assert table.read(["id"], [("country", "==", country)]).num_rows == 100
-    found = table.read(filters=[("country", "==", "F/R"), ("ssn", "in", ["001-21-3945", "002-21-3945"])])
+    found = table.read(where=[("country", "==", "F/R"), ("ssn", "in", ["001-21-3945", "002-21-3945"])])
     assert found["id"].to_pylist() == [1]
 
 

@@ -20,8 +20,8 @@ SEALED: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 
 DECRYPTION = bs.DecryptionSpec(KEYS, partition_by=["part"])
 FILES, ROWS = 6, 20
 WAYS: dict[str, Callable[[Path, str], list[int]]] = {
-    "read": lambda folder, name: table_of(folder).read(filters=[("id", "==", name)])["n"].to_pylist(),
-    "scan": lambda folder, name: table_of(folder).scan(filters=[("id", "==", name)]).read_all()["n"].to_pylist(),
+    "read": lambda folder, name: table_of(folder).read(where=[("id", "==", name)])["n"].to_pylist(),
+    "scan": lambda folder, name: table_of(folder).scan(where=[("id", "==", name)]).read_all()["n"].to_pylist(),
     "Polars": lambda folder, name: bp.scan(folder, decryption=DECRYPTION).filter(pl.col("id") == name).collect()["n"].to_list(),
 }  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_read_is_planned_once_for_files_that_are_alike(
     monkeypatch.setattr(query, "_REMEMBERED", remembered)
     for number in range(FILES):
         write(tmp_path / f"{number}.parquet", number, pa.large_string() if number == 3 else pa.string())
-    found = table_of(tmp_path).read(filters=[("id", "in", [f"{number}-7" for number in range(FILES)])], threads=threads)
+    found = table_of(tmp_path).read(where=[("id", "in", [f"{number}-7" for number in range(FILES)])], threads=threads)
     assert found["id"].to_pylist() == [f"{number}-7" for number in range(FILES)]
     # Parquet has one type for both.
     assert found.schema.field("id").type == pa.large_string()
@@ -77,7 +77,7 @@ def test_each_file_is_held_against_the_expectation(tmp_path: Path, way: str) -> 
         WAYS[way](tmp_path, "4-7")
     # Also where nothing of it is opened.
     with pytest.raises(bs.PolicyError, match=r"3\.parquet"):
-        table_of(tmp_path).read(filters=[("n", "==", ROWS)])
+        table_of(tmp_path).read(where=[("n", "==", ROWS)])
 
 
 def test_each_footer_must_be_verified(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_what_folders_say_counts_for_each_file(tmp_path: Path, way: str) -> None
         write(tmp_path / f"part={number % 2}" / f"{number}.parquet", number)
     asked = [("id", "in", [f"{number}-7" for number in range(FILES)])]
     either = [[("part", "==", 1), *asked], [("n", "==", 3)]]
-    found = table_of(tmp_path).read(["id", "n", "part"], filters=either) if way == "read" else (
-        table_of(tmp_path).scan(["id", "n", "part"], filters=either).read_all() if way == "scan" else
+    found = table_of(tmp_path).read(["id", "n", "part"], where=either) if way == "read" else (
+        table_of(tmp_path).scan(["id", "n", "part"], where=either).read_all() if way == "scan" else
         bp.scan(tmp_path, decryption=DECRYPTION)
         .filter(((pl.col("part") == 1) & pl.col("id").is_in(asked[0][2])) | (pl.col("n") == 3)).collect().to_arrow()
     )  # fmt: skip

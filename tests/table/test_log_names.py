@@ -198,7 +198,7 @@ def test_a_struct_without_fields_in_the_log_is_no_column_of_parquet(ice: Ice) ->
     metadata.write_text(json.dumps(told))
     for filters in ([("s.a", "==", "a")], pc.field("id") == 1):
         with pytest.raises(bs.UnsupportedError, match="no Parquet file has"):
-            ice.open().read(filters=filters)
+            ice.open().read(where=filters)
 
 
 def test_a_default_inside_a_struct_is_refused(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_values_mean_what_they_mean_in_the_wider_type_of_the_log(tmp_path: Path,
     ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "f": column.type}))
     ice.table.append(pa.table({"id": [1, 2], "f": column}))
     name, field = ("f.f", pc.field("f", "f")) if nested else ("f", pc.field("f"))
-    assert bs.read_table(ice.folder, filters=[(name, "==", 0.1)])["id"].to_pylist() == [1]
+    assert bs.read_table(ice.folder, where=[(name, "==", 0.1)])["id"].to_pylist() == [1]
     ice.change(widen=lambda to: to.update_column(tuple(name.split(".")), DoubleType()))
     table = bs.open_table(ice.folder)
     assert table.read().to_pylist() == ice.table.scan().to_arrow().to_pylist()
@@ -340,11 +340,11 @@ def test_a_column_that_no_file_has_yet_is_the_table_s(tmp_path: Path, name: str)
     table = bs.open_table(ice.folder)
     assert table.read().to_pylist() == ice.table.scan().to_arrow().to_pylist()
     assert table.read(["s.a"]).to_pylist() == [{"s": {"a": "x"}}]
-    assert table.read(filters=[(name, "==", "q")]).num_rows == 0
-    assert table.scan(filters=[[(name, "==", "q")], [("id", "==", 1)]]).read_all().num_rows == 1
+    assert table.read(where=[(name, "==", "q")]).num_rows == 0
+    assert table.scan(where=[[(name, "==", "q")], [("id", "==", 1)]]).read_all().num_rows == 1
     assert table.maybe_present(name, ["q"]).tolist() == [[False]]
     with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
-        table.read(filters=[(name, "==", 1)])
+        table.read(where=[(name, "==", 1)])
     with pytest.raises(bs.UsageError, match="no such column"):
         table.maybe_present(f"{name}.none", ["q"])
 
@@ -352,9 +352,9 @@ def test_a_column_that_no_file_has_yet_is_the_table_s(tmp_path: Path, name: str)
 def test_a_table_without_files_has_the_columns_of_its_log(tmp_path: Path) -> None:
     deltalake.DeltaTable.create(str(tmp_path), deltalake.Schema.from_arrow(pa.schema({"ssn": pa.string()})))
     table = bs.open_table(tmp_path)
-    assert table.read(filters=[("ssn", "==", "a")]).num_rows == 0
+    assert table.read(where=[("ssn", "==", "a")]).num_rows == 0
     with pytest.raises(bs.UsageError, match="no such column"):
-        table.read(filters=[("num", "==", "a")])
+        table.read(where=[("num", "==", "a")])
 
 
 @pytest.mark.parametrize("logged", [True, False])

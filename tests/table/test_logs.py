@@ -132,7 +132,7 @@ def test_a_value_means_what_the_logs_type_makes_of_it(tmp_path: Path) -> None:
                 assert sorted(table.read(["n"], filters)["n"].to_pylist()) == wanted, (column, filters)
                 assert sorted(table.scan(["n"], filters).read_all()["n"].to_pylist()) == wanted, (column, filters)
     with pytest.raises(bs.UsageError, match="cannot be asked"):
-        table.read(filters=[("t", "==", late.replace(tzinfo=None))])
+        table.read(where=[("t", "==", late.replace(tzinfo=None))])
 
 
 def test_delta_columns_that_came_late_and_grew(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_delta_columns_that_came_late_and_grew(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(folder), pa.table({"a": [2], "b": ["x"]}), mode="append", schema_mode="merge")
     found = bs.read_table(folder)
     assert rows(found) == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
-    assert bs.read_table(folder, filters=[("b", "==", "x")]).num_rows == 1
+    assert bs.read_table(folder, where=[("b", "==", "x")]).num_rows == 1
     assert bs.read_table(folder, version=0).column_names == ["a"]
 
 

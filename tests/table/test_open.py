@@ -44,18 +44,18 @@ def test_a_folder_is_all_its_parquet_files_in_order(folder: Path) -> None:
     found = bs.read_table(folder, decryption=DECRYPTION)
     assert found.num_rows == FILES * ROWS
     assert found["id"].to_pylist()[: 2 * ROWS : ROWS] == [0, 2 * ROWS]  # day=0 before day=1
-    looked_up = bs.read_table(folder, columns=["id"], filters=[("name", "in", ["n3", "n333"])], decryption=DECRYPTION)
+    looked_up = bs.read_table(folder, columns=["id"], where=[("name", "in", ["n3", "n333"])], decryption=DECRYPTION)
     assert sorted(looked_up["id"].to_pylist()) == [3, 333]
 
 
 def test_values_that_can_be_gone_through_only_once_are_asked_of_every_file(folder: Path) -> None:
     names = (f"n{i}" for i in (3, 333))
-    looked_up = bs.read_table(folder, columns=["id"], filters=[[("name", "in", names)]], decryption=DECRYPTION)
+    looked_up = bs.read_table(folder, columns=["id"], where=[[("name", "in", names)]], decryption=DECRYPTION)
     assert sorted(looked_up["id"].to_pylist()) == [3, 333]
 
 
 def test_a_lookup_that_matches_nothing_still_has_columns(folder: Path) -> None:
-    found = bs.read_table(folder, filters=[("name", "==", "nobody")], decryption=DECRYPTION)
+    found = bs.read_table(folder, where=[("name", "==", "nobody")], decryption=DECRYPTION)
     assert (found.num_rows, found.column_names) == (0, ["id", "name", "day"])
 
 
@@ -77,14 +77,14 @@ def test_a_column_that_a_file_lacks_is_null_there(folder: Path) -> None:
     bs.write_table(part(1).drop_columns(["id"]), folder / "day=1" / "part-9.parquet", encryption=ENCRYPTION)
     found = bs.read_table(folder, decryption=DECRYPTION)
     assert found["id"].null_count == ROWS
-    assert bs.read_table(folder, filters=[("id", "not in", [-1])], decryption=DECRYPTION).num_rows == FILES * ROWS
+    assert bs.read_table(folder, where=[("id", "not in", [-1])], decryption=DECRYPTION).num_rows == FILES * ROWS
     assert bs.read_table(folder, columns=["name"], decryption=DECRYPTION).num_rows == (FILES + 1) * ROWS
 
 
 def test_a_plaintext_file_among_them_is_refused(folder: Path) -> None:
     bs.write_table(part(1), folder / "day=1" / "part-8.parquet")
     with pytest.raises(bs.PolicyError, match=r"part-8\.parquet"):
-        bs.read_table(folder, filters=[("name", "==", "nobody")], decryption=DECRYPTION)
+        bs.read_table(folder, where=[("name", "==", "nobody")], decryption=DECRYPTION)
 
 
 def test_an_empty_folder_is_a_clear_error(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_misspelt_column_is_answered_with_the_nearest_of_all_files(tmp_path: P
         path = tmp_path / f"country={country}" / "a.parquet"
         path.parent.mkdir()
         bs.write_table(pa.table({"id": [1], "name": ["x"], "ssn": ["y"]}), path)
-    for wrong in ({"columns": ["snn"]}, {"filters": [("snn", "==", "y")]}):
+    for wrong in ({"columns": ["snn"]}, {"where": [("snn", "==", "y")]}):
         with pytest.raises(bs.UsageError, match=r"column snn.*one of ssn, id, name, country"):
             bs.read_table(tmp_path, **wrong)
 

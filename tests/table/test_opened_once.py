@@ -111,10 +111,10 @@ def lazy_of(folder: Path, keys: Any = None) -> pl.LazyFrame:
 )
 def test_a_stream_opens_each_file_once(folder: Path, opened: list[str], filters: Any) -> None:
     table = table_of(folder)
-    found = table.scan(filters=filters).read_all()
+    found = table.scan(where=filters).read_all()
     assert sorted(opened) == [f"{number}.parquet" for number in range(FILES)]
     streamed = table.stats
-    assert found.to_pylist() == table.read(filters=filters).to_pylist()
+    assert found.to_pylist() == table.read(where=filters).to_pylist()
     assert streamed == table.stats
 
 
@@ -174,7 +174,7 @@ def test_an_error_leaves_no_file_open(folder: Path, through: str) -> None:
 def test_what_was_replaced_meanwhile_is_opened_anew(folder: Path, through: str, number: int, how: str) -> None:
     """Also a file of which the filters had left nothing."""
     filters = [("id", "in", [WANTED, "new0-7"])]
-    reader = table_of(folder).scan(filters=filters) if through == "scan" else None
+    reader = table_of(folder).scan(where=filters) if through == "scan" else None
     lazy = lazy_of(folder).filter(pl.col("id").is_in([WANTED, "new0-7"])) if reader is None else None
     path, aside = folder / f"{number}.parquet", folder.parent / "aside"
     write(aside, part(0, "new"))
@@ -201,7 +201,7 @@ def test_what_lies_outside_the_table_meanwhile_is_refused(folder: Path, tmp_path
     inside.mkdir()
     (folder / "3.parquet").rename(inside / "3.parquet")
     if through == "scan":
-        run = table_of(folder).scan(filters=FILTERS).read_all
+        run = table_of(folder).scan(where=FILTERS).read_all
     else:
         run = lazy_of(folder).filter(pl.col("id") == WANTED).collect  # type: ignore[assignment]
     inside.rename(tmp_path / "outside")
@@ -258,7 +258,7 @@ def test_a_broken_filter_is_told_by_the_reader_at_its_turn(folder: Path) -> None
     data[place + 20] ^= 1
     (folder / "2.parquet").write_bytes(data)
     # In the range of the broken row group's statistics, so that its filter is asked.
-    reader = table_of(folder).scan(filters=[("id", "in", ["0-15", "2-155", "4-15"])], threads=1)
+    reader = table_of(folder).scan(where=[("id", "in", ["0-15", "2-155", "4-15"])], threads=1)
     assert reader.read_next_batch()["id"].to_pylist() == ["0-15"]
     with pytest.raises(bs.IntegrityError, match=r"2\.parquet"):
         reader.read_all()
@@ -280,7 +280,7 @@ def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: py
 
     monkeypatch.setattr(Fragment, "_make", noted)
     monkeypatch.setattr(Fragment, "pieces", read)
-    assert table_of(folder).scan(filters=[("id", "==", "4-99")], threads=4).read_all().num_rows == 1
+    assert table_of(folder).scan(where=[("id", "==", "4-99")], threads=4).read_all().num_rows == 1
     assert threads == {threading.current_thread().name}
 
 
@@ -302,7 +302,7 @@ def test_files_whose_floats_differ_are_decoded_once(
 
     monkeypatch.setattr(ParquetFile, "pieces", counted)
     table = bs.open_table(tmp_path)
-    found = table.read(filters=[("x", ">=", 0.1)], threads=threads)
+    found = table.read(where=[("x", ">=", 0.1)], threads=threads)
     assert found.column("i").to_pylist() == [i for i in range(10) for _ in range(2)]
     assert len(decoded) == 10
     expected = [
@@ -311,5 +311,5 @@ def test_files_whose_floats_differ_are_decoded_once(
         for x in (0.5, 0.1)
         if (float(pa.scalar(x, pa.float32()).as_py()) if i < wide_from else x) <= 0.1
     ]
-    found = table.read(filters=[("x", "<=", 0.1)], threads=threads)
+    found = table.read(where=[("x", "<=", 0.1)], threads=threads)
     assert found.column("i").to_pylist() == expected

@@ -45,14 +45,14 @@ def test_types_of_partition_columns(tmp_path: Path, raws: list[str], kind: pa.Da
     found = table.read()
     assert dict(zip(found["n"].to_pylist(), found["p"].to_pylist(), strict=True)) == dict(enumerate(values))
     if values[-1] is not None:
-        assert len(values) - 1 in table.read(filters=[("p", "==", values[-1])])["n"].to_pylist()
+        assert len(values) - 1 in table.read(where=[("p", "==", values[-1])])["n"].to_pylist()
 
 
 def test_types_can_be_given(tmp_path: Path) -> None:
     (tmp_path / "zip=07495").mkdir()
     pq.write_table(pa.table({"n": [1]}), tmp_path / "zip=07495" / "a.parquet")
     table = bs.open_table(tmp_path, partition_types=pa.schema([("zip", pa.string())]))
-    assert table.read(filters=[("zip", "==", "07495")]).to_pylist() == [{"n": 1, "zip": "07495"}]
+    assert table.read(where=[("zip", "==", "07495")]).to_pylist() == [{"n": 1, "zip": "07495"}]
     with pytest.raises(bs.UsageError, match="holds no date32"):
         bs.open_table(tmp_path, partition_types=pa.schema([("zip", pa.date32())]))
 
@@ -96,7 +96,7 @@ def test_a_folder_that_tells_other_values_is_refused(tmp_path: Path, sealed: boo
         (tmp_path / "t" / name).mkdir(parents=True)
         bs.write_table(rows.slice(0, 1), tmp_path / "t" / name / "a.parquet", encryption=encryption)
     table = bs.open_table(tmp_path / "t", decryption=decryption)
-    for asked in ({}, {"columns": ["country"]}, {"columns": ["id"], "filters": pc.field("country") == "DE"}):
+    for asked in ({}, {"columns": ["country"]}, {"columns": ["id"], "where": pc.field("country") == "DE"}):
         with pytest.raises(bs.UsageError, match="in the name of its folder"):
             table.read(**asked)
     if sealed:  # never from the folder's name, be it the same
@@ -105,7 +105,7 @@ def test_a_folder_that_tells_other_values_is_refused(tmp_path: Path, sealed: boo
     else:
         assert table.read(["id"]).num_rows == 2
         with pytest.raises(bs.UsageError, match=r"with another value \(.*country=FR"):
-            table.read(filters=[("country", "==", "FR")])
+            table.read(where=[("country", "==", "FR")])
 
 
 def test_two_columns_of_one_name_are_left_out_or_refused(tmp_path: Path) -> None:

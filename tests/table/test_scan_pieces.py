@@ -136,10 +136,10 @@ def test_a_look_up_hands_over_only_row_groups_that_filters_leave(
     monkeypatch.setattr(scan, "_Unit", Noted)
     table = bs.open_table(tmp_path, decryption=SPEC)
     wanted = [("id", "in", ["1-15", "1-99", "nobody"])]
-    assert table.scan(filters=wanted).read_all().column("id").to_pylist() == ["1-15", "1-99"]
+    assert table.scan(where=wanted).read_all().column("id").to_pylist() == ["1-15", "1-99"]
     assert begun == [(1, 1), (1, 9)]
     streamed = table.stats
-    table.read(filters=wanted)
+    table.read(where=wanted)
     assert streamed == table.stats
     assert (streamed.decoded, streamed.pruned_by_filter + streamed.pruned_by_statistics) == (2, 28)
 

@@ -150,10 +150,10 @@ def test_folders_rule_out_files_without_opening_them(folder: Path) -> None:
     for bad in folder.glob("country=FR/**/*.parquet"):
         bad.write_bytes(b"no Parquet")
     table = bs.open_table(folder, decryption=SPEC)
-    assert table.read(filters=[("country", "==", "DE")]).num_rows == 2 * ROWS
-    assert table.read(filters=[("country", "!=", "FR"), ("day", ">", 2)]).num_rows == ROWS  # null is not unequal
+    assert table.read(where=[("country", "==", "DE")]).num_rows == 2 * ROWS
+    assert table.read(where=[("country", "!=", "FR"), ("day", ">", 2)]).num_rows == ROWS  # null is not unequal
     with pytest.raises(bs.FormatError):
-        table.read(filters=[("country", "in", ["FR", "DE"])])
+        table.read(where=[("country", "in", ["FR", "DE"])])
 
 
 def test_nobody_asks_filters_about_what_they_cannot_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +178,12 @@ def test_nobody_asks_filters_about_what_they_cannot_answer(folder: Path, monkeyp
 
     monkeypatch.setattr(Source, "read", reading)
     monkeypatch.setattr(Source, "read_into", reading_into)
-    table.read(filters=[("ssn", ">", "000000")])
-    table.read(filters=[("ssn", "!=", "000007"), ("id", "==", 8)])
-    table.read(filters=[("day", "==", 1)])
+    table.read(where=[("ssn", ">", "000000")])
+    table.read(where=[("ssn", "!=", "000007"), ("id", "==", 8)])
+    table.read(where=[("day", "==", 1)])
     assert not places & set(read)
-    table.read(filters=[("ssn", "==", "000007x")])
-    table.read(filters=[("ssn", "==", "0000075")])
+    table.read(where=[("ssn", "==", "000007x")])
+    table.read(where=[("ssn", "==", "0000075")])
     assert read
 
 
@@ -193,7 +193,7 @@ def test_types_that_cannot_meet_are_refused_whatever_matches(folder: Path, match
     filters = [("ssn", "==", "000001" if matches else "none")]
     for read in (bs.open_table(folder, decryption=SPEC).read, bs.open_table(folder, decryption=SPEC).scan):
         with pytest.raises(bs.UsageError, match=r"string here and int(32|64) in .*\.parquet.*9\.parquet"):
-            read(filters=filters)  # type: ignore[operator]
+            read(where=filters)  # type: ignore[operator]
         assert read(["ssn"], filters).schema.names == ["ssn"]  # type: ignore[operator]
 
 
@@ -206,14 +206,14 @@ def test_a_column_in_file_and_folder_is_refused(tmp_path: Path) -> None:
 
 def test_columns_that_are_nowhere(folder: Path) -> None:
     table = bs.open_table(folder, decryption=SPEC)
-    for columns, filters in ((["nix"], None), (None, [("nix", "==", 1)]), (["nix"], [("country", "==", "XX")])):
+    for columns, where in ((["nix"], None), (None, [("nix", "==", 1)]), (["nix"], [("country", "==", "XX")])):
         for read in (table.read, table.scan):
             with pytest.raises(bs.UsageError, match="no such column"):
-                read(columns, filters)  # type: ignore[operator]
+                read(columns, where)  # type: ignore[operator]
     for wrong in ([("day", "~", 1)], [("day", "in", 7)], [("day", "==", "x")], [("day",)], []):
         with pytest.raises(bs.UsageError):
-            table.read(filters=wrong)
-    empty = table.read(filters=[("country", "==", "XX")])
+            table.read(where=wrong)
+    empty = table.read(where=[("country", "==", "XX")])
     assert (empty.num_rows, empty.schema) == (0, table.schema)
 
 
@@ -303,7 +303,7 @@ def test_an_open_table_is_not_taken_for_its_rows(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for write in (lambda: ds.write_dataset(table, out, format="parquet"), lambda: bs.write_dataset(table, out),
                   lambda: bs.write_table(table, tmp_path / "a.parquet"), lambda: pa.table(table)):  # fmt: skip
-        with pytest.raises(bs.UsageError, match=r"\.scan\(columns, filters\)"):
+        with pytest.raises(bs.UsageError, match=r"\.scan\(columns, where\)"):
             write()
     assert [path.name for path in tmp_path.rglob("*.parquet")] == ["a.parquet"]
 

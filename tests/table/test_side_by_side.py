@@ -42,9 +42,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> bs.SealedTable:
     ],
 )
 def test_threads_change_no_answer(table: bs.SealedTable, threads: int | None, filters: Any, rows: int) -> None:
-    found = table.read(filters=filters, threads=threads)
+    found = table.read(where=filters, threads=threads)
     assert found.num_rows == rows
-    assert found.equals(table.read(filters=filters, threads=1))
+    assert found.equals(table.read(where=filters, threads=1))
     assert found["a"].to_pylist() == sorted(found["a"].to_pylist())
 
 
@@ -100,5 +100,5 @@ def test_a_broken_file_is_named_whatever_the_threads(tmp_path: Path) -> None:
     (tmp_path / "3.parquet").write_bytes(whole[:-9] + b"\xff" + whole[-8:])
     for threads in (1, 2, 5):
         with pytest.raises(bs.BloomsealError) as caught:
-            bs.open_table(tmp_path).read(filters=[("a", "==", 4)], threads=threads)
+            bs.open_table(tmp_path).read(where=[("a", "==", 4)], threads=threads)
         assert caught.value.file == str(tmp_path / "3.parquet")

@@ -145,7 +145,7 @@ def _opens(what: str, path: Path, keys: Any, number: int = 0, **options: Any) ->
     expected = _rows(number)
     wanted = expected["ssn"][7].as_py()
     read = _ours(what, lambda: bs.read_table(path, decryption=spec))
-    found = _ours(what, lambda: bs.read_table(path, filters=[("ssn", "==", wanted)], decryption=spec))
+    found = _ours(what, lambda: bs.read_table(path, where=[("ssn", "==", wanted)], decryption=spec))
     verdicts = _ours(what, lambda: bs.probe(path, "ssn", [wanted], decryption=spec))
     report = _ours(what, lambda: bs.verify(path, decryption=spec))
     if read is not None:
@@ -345,7 +345,7 @@ def _looked_up(what: str, root: Path, chance: random.Random, *, believed: bool) 
         if table is None:
             continue
         ask = [("ssn", "==", expected["ssn"][0].as_py())]
-        found = _ours(what, lambda table=table, ask=ask: table.read(filters=ask))
+        found = _ours(what, lambda table=table, ask=ask: table.read(where=ask))
         if found is not None and not believed:
             assert found.select(expected.column_names).equals(expected), f"{what}: {found.num_rows} rows"
         if use_index == "auto" and not believed:

@@ -36,7 +36,7 @@ USES: dict[str, Callable[[ParquetFile], Any]] = {
     "filter": lambda file: file.filter(0, "ssn"),
     "read": lambda file: file.read(),
     "read that column": lambda file: file.read(["ssn"]),
-    "read by that column": lambda file: file.read(["n"], filters=[("ssn", "==", "123-45-6789")]),
+    "read by that column": lambda file: file.read(["n"], where=[("ssn", "==", "123-45-6789")]),
 }
 
 
@@ -107,7 +107,7 @@ def test_where_ctr_is_allowed_a_relabelled_page_has_the_wrong_length_and_verify_
     with pytest.raises(bs.FormatError, match="claims to hold"):
         file.read()
     with pytest.raises(bs.FormatError):
-        file.read(filters=[("amount", ">", 0)])
+        file.read(where=[("amount", ">", 0)])
     assert not file.verify().ok
     untouched = change_algorithm((tmp_path / "gcm.parquet").read_bytes(), as_ctr)
     failures = opened(untouched, bs.DecryptionSpec(_PlainKms(), allow_ctr=True)).verify().failures
@@ -284,7 +284,7 @@ def test_whoever_is_given_the_folder_knows_where_paths_begin(tmp_path: Path, key
         assert rotate(root, job).ok
     assert bs.open_table(root, decryption=table).verify().ok
     bs.attach_filters(root, {"n": True}, decryption=table)
-    assert bs.read_table(root, filters=[("n", "==", 1)], decryption=table)["tenant"].to_pylist() == ["a", "b"]
+    assert bs.read_table(root, where=[("n", "==", 1)], decryption=table)["tenant"].to_pylist() == ["a", "b"]
     seen = audit(root, keys=table.keys, policy=table).inventory
     assert set(seen["footer_verified"].to_pylist()) == {True}
     (root / "tenant=a/part-0.parquet").replace(root / "tenant=b/part-0.parquet")
@@ -341,7 +341,7 @@ def test_a_type_that_nobody_has_authenticated_rules_nothing_out(tmp_path: Path) 
     with bs.open_file(path, decryption=reader) as file:
         # n could be a decimal of scale 2: 99 is then stored as 9900, and the filter of 99 says nothing of it.
         assert file.probe("n", [99]) == [[bs.Verdict.NO_FILTER]]
-        assert file.read(["n"], filters=[("n", "==", 99)]).num_rows == 0
+        assert file.read(["n"], where=[("n", "==", 99)]).num_rows == 0
         assert (file.stats.pruned_by_filter, file.stats.pruned_by_statistics) == (0, 0)
 
 

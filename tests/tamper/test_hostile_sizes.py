@@ -52,7 +52,7 @@ def all_of_it():
     ask("filter", lambda: f.filter(0, "a"))
     ask("verify", lambda: not f.verify().ok and (_ for _ in ()).throw(f.verify().failures[0]))
     ask("read", lambda: f.read())
-    ask("read filtered", lambda: f.read(filters=[("a", "==", 1)]))
+    ask("read filtered", lambda: f.read(where=[("a", "==", 1)]))
     ask("facts", lambda: (f.row_groups, f.num_rows, f.columns, f.column_type("a")))
 ask("open", all_of_it)
 ask("inspect", lambda: bs.inspect(path) if hasattr(bs, "inspect") else None)

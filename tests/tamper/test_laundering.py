@@ -106,7 +106,7 @@ def test_levels_in_clear_do_not_take_values_away(tmp_path: Path, dictionary: boo
     path.write_bytes(forged)
     uses = {
         "read": lambda: bs.read_table(path, decryption=spec),
-        "look up": lambda: bs.read_table(path, filters=[("ssn", "==", "003-45-6789")], decryption=spec),
+        "look up": lambda: bs.read_table(path, where=[("ssn", "==", "003-45-6789")], decryption=spec),
         "attach": lambda: bs.attach_filters(path, {"ssn": True}, decryption=spec),
         "rekey": lambda: bs.rekey(
             path, decryption=spec, encryption=bs.EncryptionSpec(NEW), bloom_filters={"ssn": True}
@@ -189,4 +189,4 @@ def test_a_filter_that_was_in_clear_is_sealed_only_if_it_holds_its_columns_value
     report = convert(rebuild_filters=True)
     assert (report.filters_kept, report.filters_replaced) == (1, 1)
     assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
-    assert bs.read_table(out, filters=[("ssn", "==", "003-45-6789")], decryption=reader).num_rows == 1
+    assert bs.read_table(out, where=[("ssn", "==", "003-45-6789")], decryption=reader).num_rows == 1

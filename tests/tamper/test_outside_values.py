@@ -47,7 +47,7 @@ DOORS: dict[str, Callable[[Path, Any], Any]] = {
     "read": lambda root, spec: bs.read_table(root, decryption=spec),
     "read others": lambda root, spec: bs.read_table(root, columns=["n"], decryption=spec),
     "scan": lambda root, spec: bs.open_table(root, decryption=spec).scan().read_all(),
-    "where": lambda root, spec: bs.read_table(root, filters=[("n", "==", 1)], decryption=spec),
+    "where": lambda root, spec: bs.read_table(root, where=[("n", "==", 1)], decryption=spec),
     "maybe_present": lambda root, spec: bs.open_table(root, decryption=spec).maybe_present("n", pa.array([1])),
     "verify": lambda root, spec: bs.open_table(root, decryption=spec).verify(),
 }
@@ -69,10 +69,10 @@ def test_a_folder_called_like_a_pinned_field_or_group_hides_nothing(tmp_path: Pa
     sealing = policy(ring, {"home.zip": "pii"})
     root = in_folder(tmp_path, "home.zip=forged", NESTED, sealing)
     with pytest.raises(bs.PolicyError):
-        bs.read_table(root, filters=[("home.zip", "==", "10115")], decryption=sealing)
+        bs.read_table(root, where=[("home.zip", "==", "10115")], decryption=sealing)
     (root / "home.zip=forged").rename(root / "home=forged")
     with pytest.raises(bs.PolicyError):
-        bs.read_table(root, filters=[("n", "==", 1)], decryption=sealing)
+        bs.read_table(root, where=[("n", "==", 1)], decryption=sealing)
 
 
 def test_a_folder_called_like_a_field_hides_no_row(tmp_path: Path, ring: bs.Keyring) -> None:
@@ -80,7 +80,7 @@ def test_a_folder_called_like_a_field_hides_no_row(tmp_path: Path, ring: bs.Keyr
     root = in_folder(tmp_path, "home.zip=forged", NESTED, policy(ring, {"home.zip": "pii"}))
     for filters in ([("home.zip", "==", "10115")], None):
         with pytest.raises(bs.UsageError, match="in the name of its folder"):
-            bs.read_table(root, filters=filters, decryption=bs.DecryptionSpec(ring, partition_by=["home.zip"]))
+            bs.read_table(root, where=filters, decryption=bs.DecryptionSpec(ring, partition_by=["home.zip"]))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -93,12 +93,12 @@ def test_a_file_outside_the_folders_is_asked_itself(tmp_path: Path, ring: bs.Key
         bs.write_table(rows, tmp_path / "t" / name, encryption=policy(ring) if encrypted else None)
     for filters in ([("n", "==", 1)], [("n", "==", 7)], None):
         with pytest.raises(bs.UsageError, match=r"in the name of another file's folder \(.*n=7/y.parquet\).*x.parquet"):
-            bs.read_table(tmp_path / "t", filters=filters, decryption=spec)
+            bs.read_table(tmp_path / "t", where=filters, decryption=spec)
 
 
 def test_columns_that_nobody_seals_may_be_folders(tmp_path: Path, ring: bs.Keyring) -> None:
     root = in_folder(tmp_path, "tenant=a", ROWS, policy(ring))
-    found = bs.read_table(root, filters=[("tenant", "==", "a")], decryption=policy(ring, partition_by=["tenant"]))
+    found = bs.read_table(root, where=[("tenant", "==", "a")], decryption=policy(ring, partition_by=["tenant"]))
     assert found.equals(ROWS.append_column("tenant", [["a", "a"]]))
 
 
@@ -134,7 +134,7 @@ def test_a_log_gives_no_values_of_a_sealed_column(tmp_path: Path, ring: bs.Keyri
     pinned = policy(ring, {"ssn": "pii", "illness": "health"})
     for filters in (None, [("ssn", "==", "001")], [(column, "==", 666 if column == "n" else "666")]):
         with pytest.raises(bs.PolicyError, match=said):
-            bs.read_table(root, filters=filters, decryption=pinned)
+            bs.read_table(root, where=filters, decryption=pinned)
 
 
 # Spark's data source, whose rule is Spark's: what a folder's name says wins.

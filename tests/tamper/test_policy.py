@@ -60,7 +60,7 @@ _USES: dict[str, Callable[[ParquetFile], Any]] = {
     "filter": lambda f: f.filter(0, "ssn"),
     "read": lambda f: f.read(),
     "read that column": lambda f: f.read(["ssn"]),
-    "read by that column": lambda f: f.read(["n"], filters=[("ssn", "==", "x")]),
+    "read by that column": lambda f: f.read(["n"], where=[("ssn", "==", "x")]),
 }
 
 
@@ -118,13 +118,13 @@ def test_a_clear_filter_on_a_sealed_column_proves_nothing(tmp_path: Path, empty:
         assert file.probe("ssn", ["123-45-6789"]) == [[bs.Verdict.NO_FILTER]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bs.BloomsealWarning)
-        assert file.read(filters=[("ssn", "==", "123-45-6789")]).num_rows == 1
+        assert file.read(where=[("ssn", "==", "123-45-6789")]).num_rows == 1
     assert any("in clear" in note for note in file.verify().notes)
     strict = ParquetFile(Source.memory(data), bs.DecryptionSpec(keys(), encrypted_columns=["ssn"]))
     with pytest.raises(bs.PolicyError, match="stands in clear"):
         strict.probe("ssn", ["123-45-6789"])
     with pytest.raises(bs.PolicyError, match="stands in clear"):
-        strict.read(filters=[("ssn", "==", "123-45-6789")])
+        strict.read(where=[("ssn", "==", "123-45-6789")])
 
 
 @pytest.mark.parametrize("footer", ["encrypted", "signed"])
@@ -159,7 +159,7 @@ def test_a_missing_column_key_leaves_the_other_columns(tmp_path: Path, footer: s
     path = write(tmp_path / "t.parquet", plaintext_footer=footer == "signed")
     with bs.open_file(path, decryption=bs.DecryptionSpec(keys("kf", "other"))) as file:
         assert file.read(["name", "n"]).equals(TABLE.select(["name", "n"]))
-        assert file.read(["n"], filters=[("name", "==", "bob")]).to_pydict() == {"n": [2]}
+        assert file.read(["n"], where=[("name", "==", "bob")]).to_pydict() == {"n": [2]}
         for use in _USES.values():
             with pytest.raises(bs.KeyAccessError) as caught:
                 use(file)
@@ -204,10 +204,10 @@ def test_no_error_tells_a_secret(tmp_path: Path, footer: str) -> None:
         lambda: bs.read_table(path, decryption=bs.DecryptionSpec(wrong)),
         lambda: bs.probe(path, "ssn", ["000-SECRET-PROBE"], decryption=bs.DecryptionSpec(wrong)),
         lambda: bs.open_file(path, decryption=bs.DecryptionSpec(Talkative())).read(),
-        lambda: bs.read_table(path, filters=[("n", "==", "000-SECRET-PROBE")], decryption=ALL),
-        lambda: bs.read_table(path, filters=[("n", "<", b"000-SECRET-PROBE")], decryption=ALL),
-        lambda: bs.read_table(path, filters=[("ssn", "in", "000-SECRET-PROBE")], decryption=ALL),
-        lambda: bs.read_table(path, filters=[("ssn", "==", "000-SECRET-PROBE\udc00")], decryption=ALL),
+        lambda: bs.read_table(path, where=[("n", "==", "000-SECRET-PROBE")], decryption=ALL),
+        lambda: bs.read_table(path, where=[("n", "<", b"000-SECRET-PROBE")], decryption=ALL),
+        lambda: bs.read_table(path, where=[("ssn", "in", "000-SECRET-PROBE")], decryption=ALL),
+        lambda: bs.read_table(path, where=[("ssn", "==", "000-SECRET-PROBE\udc00")], decryption=ALL),
         lambda: bs.probe(path, "n", ["000-SECRET-PROBE"], decryption=ALL),
         lambda: bs.probe(path, "ssn", [b"\xff000-SECRET-PROBE"], decryption=ALL),
         lambda: bs.ExplicitKeys(footer_key=FOOTER + b"x"),

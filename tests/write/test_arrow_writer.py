@@ -52,7 +52,7 @@ def test_filters_of_pyarrow(tmp_path: Path, version: str) -> None:
             for name, values in asked.items():
                 assert set(file.probe(name, values)[group]) == {bs.Verdict.MAYBE_PRESENT}, name
         assert file.probe("i", [10**9]) == [[bs.Verdict.ABSENT]] * 4
-        assert file.read(filters=[("s", "==", "s333")]).to_pylist()[0]["i"] == 333
+        assert file.read(where=[("s", "==", "s333")]).to_pylist()[0]["i"] == 333
 
 
 @pytest.mark.parametrize("double", [True, False], ids=["double wrapping", "single wrapping"])
@@ -83,7 +83,7 @@ def test_files_that_pyarrow_encrypted(
     with bs.open_file(path, decryption=decryption) as file:
         assert file.read().equals(TABLE)
         assert file.verify().ok
-        assert file.read(filters=[("s", "==", "s333")]).to_pylist()[0]["i"] == 333
+        assert file.read(where=[("s", "==", "s333")]).to_pylist()[0]["i"] == 333
     bs.attach_filters(path, {"s": True}, decryption=decryption)
     with bs.open_file(path, decryption=decryption) as file:
         assert file.verify().ok

@@ -37,8 +37,8 @@ def test_a_uuid_anywhere(tmp_path: Path, name: str, rows: int) -> None:
     )
     opened = bs.open_table(tmp_path, decryption=_DECRYPTION)
     assert str(opened.read()[name].to_pylist()) == str(table[name].to_pylist())
-    assert opened.read(filters=[("id", "==", 99)]).num_rows == 0
-    assert opened.scan(filters=pc.field("id") > 2).read_all().num_rows == max(rows - 2, 0)
+    assert opened.read(where=[("id", "==", 99)]).num_rows == 0
+    assert opened.scan(where=pc.field("id") > 2).read_all().num_rows == max(rows - 2, 0)
     assert opened.maybe_present(_LEAVES[name], [UUID(bytes=_RAW[0]), UUID(int=7)]).tolist() == [[rows > 0, False]]
     assert bloomseal.polars.scan(opened).collect().height == rows
 

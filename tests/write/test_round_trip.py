@@ -155,5 +155,5 @@ def test_an_empty_row_group_in_a_file_of_pyarrow(tmp_path: Path, dictionary: boo
         writer.write_table(pa.table({"a": [3]}))
     with bs.open_file(path) as file:
         assert file.read().to_pydict() == {"a": [1, 2, 3]}
-        assert file.read(filters=[("a", ">", 1)]).to_pydict() == {"a": [2, 3]}
+        assert file.read(where=[("a", ">", 1)]).to_pydict() == {"a": [2, 3]}
         assert file.verify().ok

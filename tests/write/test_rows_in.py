@@ -59,7 +59,7 @@ def test_rows_of_every_kind_are_written(name: str, tmp_path: Path) -> None:
     with bs.open_file(path, decryption=DECRYPTION) as file:
         assert [group.num_rows for group in file.row_groups] == [30, 30, 30, 10]
         assert file.probe("ssn", ["005-21-3945", "no"])[0] == [bs.Verdict.MAYBE_PRESENT, bs.Verdict.ABSENT]
-    row = bs.read_table(path, filters=[("ssn", "==", "042-21-3945")], decryption=DECRYPTION)
+    row = bs.read_table(path, where=[("ssn", "==", "042-21-3945")], decryption=DECRYPTION)
     assert row["id"].to_pylist() == [42]
 
 
@@ -142,7 +142,7 @@ def test_categories_of_polars_and_pandas_are_dictionaries(tmp_path: Path) -> Non
         path = tmp_path / f"{number}.parquet"
         bs.write_table(frame, path, encryption=ENCRYPTION, bloom_filters=["c"])
         assert bs.read_table(path, decryption=DECRYPTION)["c"].to_pylist() == ["u", "v", "u"]
-        assert bs.read_table(path, filters=[("c", "==", "v")], decryption=DECRYPTION).num_rows == 1
+        assert bs.read_table(path, where=[("c", "==", "v")], decryption=DECRYPTION).num_rows == 1
 
 
 @pytest.mark.parametrize(

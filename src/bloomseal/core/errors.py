@@ -78,7 +78,7 @@ class Hint(StrEnum):
     NO_PARTITIONS = "see who made the folder; open_table(partitions=False) leaves its name alone"
     PARTITION_BY = 'if it is in no file: partition_by=["COLUMN"] in the policy or the DecryptionSpec'
     WITHOUT_COLUMN = "columns=[...] without it"
-    CONDITION = "filters="
+    CONDITION = "where="
     MANY_VALUES = '[("column", "in", values)] takes many'
     KEYS_TO_WRAP = "keys= a Keyring, KeyTools or a KMS; or rekey"
     ENCRYPTION = "encryption="

@@ -4,16 +4,19 @@ options.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import wraps
 from typing import Any, Final, TypeVar
 
 from .errors import UsageError
 
-__all__ = ["named_columns", "named_options", "nearest"]
+__all__ = ["named_columns", "named_options", "nearest", "need_our_names"]
 
 Class = TypeVar("Class", bound=type)
+Function = TypeVar("Function", bound=Callable[..., Any])
+_OURS: Final = {"filters": "where"}
+"""Keyword of pyarrow and pandas → the same here."""
 _NEAR: Final = 0.6
 _COMPARED: Final = 200  # the comparison is quadratic, and a file may name a column as it likes
 
@@ -52,6 +55,18 @@ def named_options(cls: Class) -> Class:
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
+
+
+def need_our_names(function: Function) -> Function:
+    """Let a function answer a keyword of pyarrow's by a UsageError that names ours."""
+
+    @wraps(function)
+    def checked(*positional: Any, **given: Any) -> Any:
+        for name in _OURS.keys() & given:
+            raise UsageError(f"{function.__name__} has no argument {name!r}", hint=f"{_OURS[name]}=")
+        return function(*positional, **given)
+
+    return checked  # type: ignore[return-value]
 
 
 def named_columns(columns: Any) -> list[str]:

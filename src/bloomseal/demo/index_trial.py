@@ -61,7 +61,7 @@ def index_growth(folder: Path, kms: str, people: People, rows: int, say: Callabl
             ways: dict[str, Literal["require", "never"]] = {"with_index": "require", "without": "never"}
             for name, how in ways.items():
                 table = open_table(root, decryption=policy, use_index=how)
-                look = partial(table.read, filters=absent)
+                look = partial(table.read, where=absent)
                 one[name] = min(_seconds(look) for _ in range(_TIMES))
             told.append(one)
     return told

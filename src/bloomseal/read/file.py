@@ -18,7 +18,7 @@ import pyarrow as pa
 from ..core.errors import BloomsealError, Hint, KeyAccessError, UnsupportedError, UsageError
 from ..core.parquet.walk import Protection
 from ..core.sbbf.probe import several
-from ..core.spelling import named_columns
+from ..core.spelling import named_columns, need_our_names
 from ..core.storage.source import Source
 from ..core.text import counted
 from ..core.verdict import Hits, verdicts
@@ -267,7 +267,7 @@ class SealedFile(ABC, ShownInNotebooks):
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
     @abstractmethod
-    def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
+    def plan(self, columns: Sequence[str] | None = None, where: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
 
     def _wanted(self, columns: Sequence[str] | None, int96_unit: str) -> tuple[list[int], list[str]]:
@@ -306,10 +306,11 @@ class SealedFile(ABC, ShownInNotebooks):
         for part in range(self.num_parts):
             yield from self.pieces(plan, part, GATHERED)
 
+    @need_our_names
     def read(
         self,
         columns: Sequence[str] | None = None,
-        filters: Any = None,
+        where: Any = None,
         *,
         int96_unit: str = "ns",
         columns_without_key: WithoutKey = "error",
@@ -321,14 +322,14 @@ class SealedFile(ABC, ShownInNotebooks):
 
         Args:
             columns: top-level names or dotted paths, in the order wanted; None for all.
-            filters: SQL, as ``bloomseal read --where`` has it; ``[(column, op, value), ...]`` (all of them), or a list
+            where: SQL, as ``bloomseal read --where`` has it; ``[(column, op, value), ...]`` (all of them), or a list
                 of such lists (any of them), with ``= == != < <= > >= in`` and ``not in``, these two with any iterable;
                 or a ``pyarrow.compute`` expression, of which comparisons of a column with a literal, ``isin``,
                 ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune, and the rest only chooses rows.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
             columns_without_key: ``error`` refuses a column to whose key this reader has no access, ``null`` gives
-                nulls for it, ``drop`` leaves it out. `filters` need the keys of their columns. A KMS that can't be
+                nulls for it, ``drop`` leaves it out. `where` needs the keys of its columns. A KMS that can't be
                 reached, or a key or a column that does not authenticate, is an error whatever this says.
 
         Raises:
@@ -337,7 +338,7 @@ class SealedFile(ABC, ShownInNotebooks):
             UnsupportedError: INT96 moments that `int96_unit` can't hold.
             FormatError, IntegrityError, PolicyError: the file is broken, altered, or not as expected.
         """
-        plan = whole = self.plan(columns, filters, int96_unit=int96_unit)
+        plan = whole = self.plan(columns, where, int96_unit=int96_unit)
         names = self.leaves.top_level if columns is None else named_columns(columns)
         lost = self.lost(names) if checked_without_key(columns_without_key) != "error" else frozenset()
         if lost:
@@ -348,7 +349,7 @@ class SealedFile(ABC, ShownInNotebooks):
             if not (left := left or [leaf.name for leaf in asked][:1]):
                 rows = pa.table({"": pa.nulls(self.num_rows)})
                 return without_lost(rows, whole.empty.schema, lost, columns_without_key)
-            plan = self.plan(left, filters, int96_unit=int96_unit)
+            plan = self.plan(left, where, int96_unit=int96_unit)
         result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])
         self.stats = plan.stats
         return without_lost(result, whole.empty.schema, lost, columns_without_key) if lost else result
@@ -366,7 +367,7 @@ class SealedFile(ABC, ShownInNotebooks):
         return self.inspect().to_dict()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        raise no_rows("file", ".read(columns, filters) gives them as a table")
+        raise no_rows("file", ".read(columns, where) gives them as a table")
 
     def close(self) -> None:
         self.source.close()

@@ -84,7 +84,7 @@ def erase(
 
     Args:
         paths: as for `open_table`.
-        where: as `filters` of `SealedTable.read`; or what makes that of the table's columns (its `leaves`).
+        where: as `where` of `SealedTable.read`; or what makes that of the table's columns (its `leaves`).
 
     Raises:
         As `SealedTable.erase`.

@@ -103,7 +103,7 @@ class TableChanges:
         """Take the rows that a condition keeps out of all files, as they are now. See docs/erase.md.
 
         Args:
-            where: as `filters` of `SealedTable.read`. A row for which it is null stays.
+            where: as `where` of `SealedTable.read`. A row for which it is null stays.
             options: ``also``: copies of the table, which are erased, too; ``dry_run``; and ``journal``, ``restart``,
                 ``jobs``, ``patience``, ``progress`` as for `bloomseal.rotation.rotate`.
 

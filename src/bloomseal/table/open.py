@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..core.decryption import DecryptionSpec
 from ..core.errors import BloomsealWarning, UsageError
 from ..core.parquet.expectation import Expectation
-from ..core.spelling import nearest
+from ..core.spelling import nearest, need_our_names
 from ..read.open import open_file
 from ..read.without_key import WithoutKey, checked_without_key
 from ..specs import PolicyArguments, iceberg_unwrap, resolve_policy
@@ -175,11 +175,12 @@ def as_table(table: SealedTable | Places, options: OpenTableOptions) -> SealedTa
     return table
 
 
+@need_our_names
 def read_table(
     path: Places,
     *,
     columns: Sequence[str] | None = None,
-    filters: Any = None,
+    where: Any = None,
     decryption: DecryptionSpec | PolicyChoice | None = None,
     version: int | None = None,
     filesystem: FileSystem | None = None,
@@ -188,14 +189,14 @@ def read_table(
     columns_without_key: WithoutKey = "error",
     **policy: Unpack[PolicyArguments],
 ) -> pa.Table:
-    """Read rows of one file, or of a table: `open_table(path).read(columns, filters)`.
+    """Read rows of one file, or of a table: `open_table(path).read(columns, where)`.
 
     Each file is pruned as `SealedFile.read` does it; the keys are resolved once for all that share them.
 
     Args:
         path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as
             for `open_table`.
-        columns, filters, int96_unit, columns_without_key: as for `SealedFile.read`; also of the columns that stand in
+        columns, where, int96_unit, columns_without_key: as for `SealedFile.read`; also of the columns that stand in
             folders' names.
         decryption, version, policy: as for `open_table`.
         threads: files read at the same time; None: one per processor.
@@ -209,11 +210,11 @@ def read_table(
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
     if isinstance(path, SealedTable):
-        raise UsageError("the table is open already", hint="table.read(columns, filters)")
+        raise UsageError("the table is open already", hint="table.read(columns, where)")
     workers(threads)
     if version is None and is_one_file(path, filesystem):
         with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem, **policy) as file:
-            return file.read(columns, filters, int96_unit=int96_unit, columns_without_key=columns_without_key)
+            return file.read(columns, where, int96_unit=int96_unit, columns_without_key=columns_without_key)
     table = open_table(
         path,
         decryption=decryption,
@@ -222,4 +223,4 @@ def read_table(
         columns_without_key=columns_without_key,
         **policy,
     )
-    return table.read(columns, filters, threads=threads, int96_unit=int96_unit)
+    return table.read(columns, where, threads=threads, int96_unit=int96_unit)

@@ -42,19 +42,19 @@ class MatchedRows(NamedTuple):
     mark: tuple[int, ...] | None
 
 
-def row_numbers(table: SealedTable, filters: Any, progress: Progress | None = None) -> list[MatchedRows]:
+def row_numbers(table: SealedTable, where: Any, progress: Progress | None = None) -> list[MatchedRows]:
     """Of the files of a table, those with rows that a condition keeps. Filters, statistics and indexes are believed
     where they rule out, and no further.
 
     Args:
-        filters: as for `SealedTable.read`.
+        where: as for `SealedTable.read`.
         progress: called with (files looked at, files to look at).
 
     Raises:
         As `SealedTable.read`.
     """
-    filters = from_text(filters, lambda: table.leaves)
-    query = table.query(columns_of(shared(filters)), filters, "ns")
+    where = from_text(where, lambda: table.leaves)
+    query = table.query(columns_of(shared(where)), where, "ns")
     opener, left, _ = table.opener(query, STREAMED)
     numbers = left.numbers
     found: list[MatchedRows] = []

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError, UsageError
 from ..core.sbbf.probe import several
+from ..core.spelling import need_our_names
 from ..core.text import counted
 from ..core.verdict import Hits, verdicts
 from ..notebook import ShownInNotebooks
@@ -118,10 +119,11 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """Names of the top-level columns."""
         return list(self.schema.names)
 
+    @need_our_names
     def read(
         self,
         columns: Sequence[str] | None = None,
-        filters: Any = None,
+        where: Any = None,
         *,
         threads: int | None = None,
         int96_unit: str = "ns",
@@ -133,7 +135,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         with null keeps no row.
 
         Args:
-            columns, filters, int96_unit: as for `SealedFile.read`; partition columns too.
+            columns, where, int96_unit: as for `SealedFile.read`; partition columns too.
             threads: files read at the same time; None: one per processor.
 
         Returns:
@@ -145,14 +147,15 @@ class SealedTable(TableChanges, ShownInNotebooks):
             FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the
                 read.
         """
-        schema, batches = self._scan(columns, filters, int96_unit, threads, GATHERED)
+        schema, batches = self._scan(columns, where, int96_unit, threads, GATHERED)
         # Not by concat_tables, which loads pandas, where that is installed.
         return pa.Table.from_batches(batches, schema)
 
+    @need_our_names
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        filters: Any = None,
+        where: Any = None,
         *,
         threads: int | None = None,
         int96_unit: str = "ns",
@@ -165,25 +168,23 @@ class SealedTable(TableChanges, ShownInNotebooks):
         few values are looked for; up to 256 files stay open until their turn. To drop the reader ends the work.
 
         Args:
-            columns, filters, threads, int96_unit: as for `read`.
+            columns, where, threads, int96_unit: as for `read`.
             progress: called with (files done, files in all) after each row group; a file that is half done counts half.
                 `stats` is complete when the last row was given out.
 
         Raises:
             BloomsealError: as `read`; what is found in single row groups, by the reader.
         """
-        return pa.RecordBatchReader.from_batches(*self._scan(columns, filters, int96_unit, threads, STREAMED, progress))
+        return pa.RecordBatchReader.from_batches(*self._scan(columns, where, int96_unit, threads, STREAMED, progress))
 
-    def scan_in(
-        self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def scan_in(self, schema: pa.Schema, where: Any = None, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
 
         Raises:
             BloomsealError: as `scan`; all but a wrong predicate when a batch is asked for.
         """
-        query = self.query(schema.names, filters, "ns")
-        if filters is not None and not query.condition.bound:
+        query = self.query(schema.names, where, "ns")
+        if where is not None and not query.condition.bound:
             query.bind(self.schema, self.leaves)
         left = narrowed(query, self._indexes)
         return scanned(FileOpener(query, left.stats, STREAMED), left.numbers, schema, threads)
@@ -191,7 +192,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
     def _scan(
         self,
         columns: Sequence[str] | None,
-        filters: Any,
+        where: Any,
         int96_unit: str,
         threads: int | None,
         size: int,
@@ -199,7 +200,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """The schema of the answer, settled by the footers of all files, and its rows."""
         workers(threads)
-        opener, left, schema = self.opener(self.query(columns, filters, int96_unit), size)
+        opener, left, schema = self.opener(self.query(columns, where, int96_unit), size)
         self.stats = left.stats
         return schema, scanned(opener, left.numbers, schema, threads, progress)
 
@@ -331,7 +332,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         return told | {"paths": [{"path": found.ref.path, "bytes": found.size} for found in self._parts.files]}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        raise no_rows("table", ".scan(columns, filters) streams them, .read(columns, filters) gives them as a table")
+        raise no_rows("table", ".scan(columns, where) streams them, .read(columns, where) gives them as a table")
 
     def __len__(self) -> int:
         return len(self._parts.files)
@@ -344,8 +345,8 @@ class SealedTable(TableChanges, ShownInNotebooks):
         facts += [f"version {self.version}"] if self.version is not None else []
         return f"<SealedTable of {', '.join(facts)}>"
 
-    def query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
-        query = Query(self._parts, columns, from_text(filters, lambda: self.leaves), int96_unit)
+    def query(self, columns: Sequence[str] | None, where: Any, int96_unit: str) -> Query:
+        query = Query(self._parts, columns, from_text(where, lambda: self.leaves), int96_unit)
         if query.condition.needs_schema:
             query.bind(self.schema, self.leaves)
         return query

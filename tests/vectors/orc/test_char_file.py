@@ -29,7 +29,7 @@ def test_no_value_that_is_there_is_absent() -> None:
         assert asked.check(truth).sum() < 20, "the file no longer shows it"
         assert Verdict.ABSENT not in file.verdicts("id", [number for number, _ in ROWS])[0].verdicts
     for number, text in ROWS[::20]:
-        (row,) = bs.read_table(data, filters=[("c", "==", text.ljust(12))]).to_pylist()
+        (row,) = bs.read_table(data, where=[("c", "==", text.ljust(12))]).to_pylist()
         assert (row["id"], row["c"].rstrip()) == (number, text)
 
 

@@ -22,6 +22,6 @@ def test_what_is_read_is_never_absent(column: str) -> None:
     (answers,) = bs.probe(data, column, moments)
     assert set(answers) == {Verdict.MAYBE_PRESENT}
     for moment in moments:
-        assert bs.read_table(data, filters=[(column, "==", moment.as_py())])[column].to_pylist() == [moment.as_py()]
+        assert bs.read_table(data, where=[(column, "==", moment.as_py())])[column].to_pylist() == [moment.as_py()]
     with bs.open_file(data) as file:
         assert file.verify(filters=True).ok

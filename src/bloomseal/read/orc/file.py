@@ -197,7 +197,7 @@ class OrcFile(OrcLayout, SealedFile):
         self._expect(stored)
         return stored.name
 
-    def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
+    def plan(self, columns: Sequence[str] | None = None, where: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
         known = self._columns
         with self._at():
@@ -211,7 +211,7 @@ class OrcFile(OrcLayout, SealedFile):
             raise UsageError(
                 "no columns are asked for", file=self.path, hint="columns=None for all; num_rows counts rows"
             )
-        predicate = None if filters is None else Predicate(filters, self.leaves)
+        predicate = None if where is None else Predicate(where, self.leaves)
         for index in {*wanted, *(leaf.index for leaf in (predicate.leaves if predicate else ()))}:
             self._expect(self.stored(index))  # keys are asked for where something is opened
         known.names(wanted)  # refuses a part of a list

@@ -1,6 +1,6 @@
 """Which rows are asked for, before any file is known: one small tree for every form in which it can be said.
 
-`shared` makes the tree of what ``filters=`` takes, the command line makes one of SQL, and `Predicate` binds it to a
+`shared` makes the tree of what ``where=`` takes, the command line makes one of SQL, and `Predicate` binds it to a
 file's schema. Logic is SQL's: a comparison with null is neither true nor false, and a row is kept only where the whole
 is true.
 """
@@ -198,11 +198,11 @@ def columns_of(condition: Condition) -> list[str]:
     return list(dict.fromkeys(name for part, _ in parts_of(condition) for name in part.columns))
 
 
-def shared(filters: Any) -> Condition:
-    """The condition that ``filters=`` states, in a form that the reads of many files can share.
+def shared(where: Any) -> Condition:
+    """The condition that ``where=`` states, in a form that the reads of many files can share.
 
     Args:
-        filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
+        where: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
             pandas take it; a ``pyarrow.compute`` expression; a `Condition`. Operators: ``= == != < <= > >= in`` and
             ``not in``; these two take any iterable: a list, a set, an array of numpy or Arrow, a Series of pandas or
             Polars.
@@ -210,17 +210,17 @@ def shared(filters: Any) -> Condition:
     Raises:
         UsageError: none of these.
     """
-    if isinstance(filters, Condition):
-        return filters
-    if not isinstance(filters, list | tuple):
-        return _expression(filters)
-    if not filters:
+    if isinstance(where, Condition):
+        return where
+    if not isinstance(where, list | tuple):
+        return _expression(where)
+    if not where:
         raise UsageError(_WRONG)
-    if all(isinstance(item, tuple) and len(item) == 3 and isinstance(item[0], str) for item in filters):
-        return AllOf(tuple(map(_compare, filters)))
-    if not all(isinstance(item, list | tuple) and item for item in filters):
+    if all(isinstance(item, tuple) and len(item) == 3 and isinstance(item[0], str) for item in where):
+        return AllOf(tuple(map(_compare, where)))
+    if not all(isinstance(item, list | tuple) and item for item in where):
         raise UsageError(_WRONG)
-    return AnyOf(tuple(AllOf(tuple(map(_compare, item))) for item in filters))
+    return AnyOf(tuple(AllOf(tuple(map(_compare, item))) for item in where))
 
 
 def _compare(item: Any) -> Compare:
@@ -240,11 +240,11 @@ def _compare(item: Any) -> Compare:
         raise error.at(column=name) from None
 
 
-def _expression(filters: Any) -> Expression:
+def _expression(where: Any) -> Expression:
     import pyarrow.compute as pc  # takes as long to load as a small probe takes
 
     from .expression import parse
 
-    if not isinstance(filters, pc.Expression):
+    if not isinstance(where, pc.Expression):
         raise UsageError(_WRONG)
-    return Expression(filters, parse(filters))
+    return Expression(where, parse(where))

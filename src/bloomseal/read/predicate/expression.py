@@ -77,11 +77,11 @@ def parse(expression: pc.Expression) -> Call:
         tree = _tree(iter(_metadata(batch.schema)), lambda index: batch.column(int(index))[0])
         return tree if isinstance(tree, Call) else Call("identity", (tree,))
     except RecursionError:
-        raise UsageError("the expression is nested too deeply", hint="isin, or filters=[[...], [...]]") from None
+        raise UsageError("the expression is nested too deeply", hint="isin, or where=[[...], [...]]") from None
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, StopIteration):
         pass
     raise UsageError(
-        "the expression can't be taken apart", hint="columns by their names, or filters=[(column, op, value)]"
+        "the expression can't be taken apart", hint="columns by their names, or where=[(column, op, value)]"
     ) from None
 
 

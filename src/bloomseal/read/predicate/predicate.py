@@ -123,7 +123,7 @@ class Predicate:
     """A condition on the rows of one file.
 
     Args:
-        filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
+        where: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
             pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; SQL; a ``pyarrow.compute``
             expression; or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``,
             ``is_null``, ``is_valid`` and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only
@@ -136,10 +136,10 @@ class Predicate:
         UsageError: not of these forms, no such column, a repeated column, a value of the wrong kind.
     """
 
-    def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
+    def __init__(self, where: Any, schema: Schema, *, int96_utc: bool = False) -> None:
         self._of = schema.raw, int96_utc
         binding = _Binding(schema, int96_utc)
-        self._steps, self.any_of = fold(shared(from_text(filters, lambda: schema)), binding.bind, _joined)
+        self._steps, self.any_of = fold(shared(from_text(where, lambda: schema)), binding.bind, _joined)
 
     @cached_property
     def leaves(self) -> list[Leaf]:

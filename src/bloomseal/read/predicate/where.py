@@ -31,9 +31,9 @@ _OWN: Final = re.compile(r"null|true|false|current_\w+|localtime|localtimestamp|
 _OPERATORS: Final = {"=": "==", "<>": "!="}
 
 
-def from_text(filters: Any, leaves: Callable[[], Schema]) -> Any:
-    """What ``filters=`` states, SQL as a condition on the columns that `leaves` gives."""
-    return parse_where(filters, leaves()) if isinstance(filters, str) else filters
+def from_text(where: Any, leaves: Callable[[], Schema]) -> Any:
+    """What ``where=`` states, SQL as a condition on the columns that `leaves` gives."""
+    return parse_where(where, leaves()) if isinstance(where, str) else where
 
 
 def parse_where(text: str, schema: Schema) -> Condition:

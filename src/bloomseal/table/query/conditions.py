@@ -39,11 +39,11 @@ class Rest(NamedTuple):
     """What the rows of one file are still asked.
 
     Attributes:
-        filters: what its own columns are asked, and what may prune; None: nothing.
+        where: what its own columns are asked, and what may prune; None: nothing.
         again: the rows that are left are asked again, in the table's schema (`Condition.hits`).
     """
 
-    filters: said.Condition | None
+    where: said.Condition | None
     again: bool
 
 
@@ -51,7 +51,7 @@ class Condition:
     """A predicate in which some columns have one value per file.
 
     Args:
-        filters: as for `SealedFile.read`. What is no list of tuples has to be bound to the table's schema (`bind`).
+        where: as for `SealedFile.read`. What is no list of tuples has to be bound to the table's schema (`bind`).
         known: column → its value in each file.
         expected: which columns `known` may speak of.
 
@@ -64,15 +64,15 @@ class Condition:
         UsageError: of no form that is known, or a term about a known column that is wrong.
     """
 
-    def __init__(self, filters: Any, known: Partitions, expected: Expectation) -> None:
+    def __init__(self, where: Any, known: Partitions, expected: Expectation) -> None:
         self._expected = expected
-        self._tree = None if filters is None else said.shared(filters)
+        self._tree = None if where is None else said.shared(where)
         self._partitions, self._known = known, known.values
         self._bound: Predicate | None = None
         self._answers: dict[tuple[int, bool], list[bool]] = {}
         self._implied: dict[int, said.Condition] = {}
         self.columns: set[str] = set()
-        self.needs_schema = self._tree is not None and not isinstance(filters, list | tuple)
+        self.needs_schema = self._tree is not None and not isinstance(where, list | tuple)
         if self._tree is not None and not self.needs_schema:
             self.columns = {*columns_of(self._tree)}
             try:

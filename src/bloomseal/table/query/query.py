@@ -135,13 +135,13 @@ class Fragment:
                 )
         decided = lambda name: not (query.parts.files_count and schema.has(name))  # noqa: E731
         self.left = query.condition.left(number, self.file, decided)
-        filters, again = (None, False) if isinstance(self.left, Exclusion) else self.left
+        where, again = (None, False) if isinstance(self.left, Exclusion) else self.left
         left = [name for name in names if schema.below(name)[0].path[0] not in lost] if lost else names
-        counted = left or self._least(schema, filters)
+        counted = left or self._least(schema, where)
         if again:
             # Its rows are asked in the table's schema, once they are read.
             counted = list(dict.fromkeys([*counted, *filter(schema.has, query.condition.schema.names)]))
-        self.plan = self.file.plan(counted or None, filters, int96_unit=query.int96_unit)
+        self.plan = self.file.plan(counted or None, where, int96_unit=query.int96_unit)
         filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
         whole = self.file.plan(names, int96_unit=query.int96_unit) if lost else self.plan
@@ -232,9 +232,9 @@ class Fragment:
         self.plan.stats.count(rows=len(hits) - rows.num_rows)
         return take(rows, hits) if len(hits) else None
 
-    def _least(self, schema: Schema, filters: Any) -> list[str]:
+    def _least(self, schema: Schema, where: Any) -> list[str]:
         """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
-        named = () if filters is None else columns_of(filters)
+        named = () if where is None else columns_of(where)
         return [name for name in named if schema.has(name)][:1] or schema.top_level[:1]
 
 
@@ -243,7 +243,7 @@ class Query:
 
     Args:
         columns: as for `SealedFile.read`, partition columns too.
-        filters: likewise.
+        where: likewise.
         int96_unit: as for `SealedFile.read`.
 
     Attributes:
@@ -254,13 +254,13 @@ class Query:
         UsageError: no columns, or a term about a partition column that is wrong.
     """
 
-    def __init__(self, parts: TableParts, columns: Sequence[str] | None, filters: Any, int96_unit: str = "ns") -> None:
+    def __init__(self, parts: TableParts, columns: Sequence[str] | None, where: Any, int96_unit: str = "ns") -> None:
         self.parts = parts
         self.int96_unit = int96_unit
         self.columns = None if columns is None else named_columns(columns)
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
-        self.condition = Condition(filters, parts.partitions, Expectation.of_table(parts.decryption))
+        self.condition = Condition(where, parts.partitions, Expectation.of_table(parts.decryption))
         need_logged(parts, self.condition.columns.union(self.columns or ()))
         if parts.snapshot is not None and (asked := self.condition.columns):
             # A value means what the log's type makes of it, whatever type a file has.
