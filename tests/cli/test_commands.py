@@ -351,7 +351,15 @@ def test_keyring_life(run: Run, folder: Path) -> None:
     ring = ("--keyring", "keys.json", "--format", "json")
     made = run("keyring", "create", "pii", *ring, "--bits", "128")
     assert made.json == [
-        {"key": "pii", "version": 1, "state": "enabled", "bits": 128, "created": made.json[0]["created"], "wraps": True}
+        {
+            "key": "pii",
+            "version": 1,
+            "state": "enabled",
+            "bits": 128,
+            "created": made.json[0]["created"],
+            "wraps": True,
+            "kind": "aes",
+        }
     ]
     assert "no passphrase" in made.err
     assert stat.S_IMODE((folder / "keys.json").stat().st_mode) == 0o600

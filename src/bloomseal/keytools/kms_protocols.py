@@ -74,6 +74,8 @@ class MasterKeyFacts:
             no versions, and that can't say which one opens a wrapped key.
         authenticates_writers: True: what it wraps proves a right to wrap. False: a public key wraps.
         clock: the time by which the KMS dates versions, in UTC, as it was when it answered.
+        algorithm: of the keys that wrap, such as ``ML-KEM-768+X25519``.
+        recipients: ids of the public keys that new keys are sealed to; none where a symmetric key wraps.
     """
 
     key: str
@@ -84,6 +86,8 @@ class MasterKeyFacts:
     versions: tuple[VersionFacts, ...] | None = None
     authenticates_writers: bool | None = None
     clock: datetime | None = None
+    algorithm: str | None = None
+    recipients: tuple[str, ...] = ()
 
     def identify(self, version: str | None) -> MasterVersion:
         """The key, and the version if one is given: equal for all names of one key."""

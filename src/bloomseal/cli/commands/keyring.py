@@ -12,8 +12,10 @@ from typing import Final
 import click
 
 from ...core.errors import UsageError
+from ...keytools.hpke import KeyKind
 from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import Keyring
+from ...keytools.recipients import Recipient
 from ..arguments.keys import KeyringOptions, read_passphrase
 from ..arguments.options import option, options
 from ..command import PATH, CommandGroup, CommandState
@@ -23,6 +25,12 @@ __all__ = ["keyring"]
 
 _BITS: Final = click.option(
     "--bits", type=click.Choice(["128", "192", "256"]), help="Length of the key (default: 256)."
+)
+_KIND: Final = click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in KeyKind]),
+    default=KeyKind.AES.value,
+    help="hpke or x25519: a pair of keys, for writers who can't read (default: aes).",
 )
 _VERSION: Final = click.option("--version", "number", type=int, metavar="N", help="This version only (default: all).")
 
@@ -68,9 +76,10 @@ def keyring() -> None:
 @keyring.command(short_help="Make a keyring file, with keys if any are named.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @_BITS
+@_KIND
 @click.option("--passphrase", is_flag=True, help="Ask for a passphrase that protects the keys in the file.")
 @_keyring_options
-def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: KeyringOptions) -> None:
+def create(names: tuple[str, ...], bits: str | None, kind: str, passphrase: bool, file: KeyringOptions) -> None:
     """Make a keyring file of mode 0600, with a master key for each NAME.
 
     A passphrase, from --passphrase-file, the environment or a prompt, seals the keys in the file.
@@ -82,7 +91,7 @@ def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: Key
         secret = click.prompt("Passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
     made = Keyring(file.path, passphrase=secret, create=True)
     for name in names:
-        made.create(name, bits=int(bits or 256))
+        made.create(name, bits=int(bits or 256), kind=kind)
     _tell_protection(made)
     _show(made.list())
 
@@ -90,12 +99,13 @@ def create(names: tuple[str, ...], bits: str | None, passphrase: bool, file: Key
 @keyring.command(short_help="Add master keys.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_BITS
+@_KIND
 @click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
-def add(names: tuple[str, ...], bits: str | None, exist_ok: bool, file: KeyringOptions) -> None:
+def add(names: tuple[str, ...], bits: str | None, kind: str, exist_ok: bool, file: KeyringOptions) -> None:
     """Add a master key for each NAME."""
     ring = file.open()
-    _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
+    _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok, kind=kind) for name in names])
     _tell_protection(ring)
 
 
@@ -108,6 +118,27 @@ def rotate(names: tuple[str, ...], bits: str | None, file: KeyringOptions) -> No
     ring = file.open()
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
     _tell_protection(ring)
+
+
+@keyring.command(short_help="Print the line that names a key of kind hpke to its writers.")
+@click.argument("name")
+@_keyring_options
+def recipient(name: str, file: KeyringOptions) -> None:
+    """Print the public half of a master key's current version: one line, for `recipients` in a policy. Who has it can
+    write what the master key opens, and open nothing.
+
+    \b
+    Examples:
+      bloomseal keyring create --kind hpke --keyring reader.json pii
+      bloomseal keyring recipient --keyring reader.json pii
+    """
+    line = file.open().recipient(name)
+    if CommandState.current().json:
+        found = Recipient.parse(line)
+        told = {"key": name, "recipient": line, "id": found.id, "algorithm": found.kind.algorithm}
+        print_json({**told, "post_quantum": found.kind.post_quantum})
+    else:
+        click.echo(line)
 
 
 @keyring.command(short_help="Give the keyring another passphrase, or take it away.")
@@ -239,12 +270,15 @@ def _tell_protection(ring: Keyring) -> None:
 
 def _show(keys: Iterable[MasterKey]) -> None:
     rows = [
-        (key.name, version.version, str(version.state), version.bits, version.created, version is key.current)
+        (
+            *(key.name, version.version, str(version.state), version.bits, version.created, version is key.current),
+            str(version.kind),
+        )
         for key in keys
         for version in key.versions
     ]
-    names = ["key", "version", "state", "bits", "created", "wraps"]
+    names = ["key", "version", "state", "bits", "created", "wraps", "kind"]
     if CommandState.current().json:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
-        table(names, [(*row[:4], f"{row[4]:%Y-%m-%d %H:%M}", row[5]) for row in rows])
+        table(names, [(*row[:4], f"{row[4]:%Y-%m-%d %H:%M}", *row[5:]) for row in rows])

@@ -24,11 +24,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from ...core.encryption import SecretKey
-from ...core.errors import Hint, KeyAccessError
+from ...core.errors import Hint, KeyAccessError, UsageError
 from ...core.keys.access import shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
+from ..hpke import KeyKind, public_bytes
 from ..kms_protocols import KeyState
+from ..recipients import Recipient
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
 
@@ -43,20 +45,32 @@ _SALT_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class KeyVersion:
-    """One version of a master key. `key` is None once it is destroyed: the tombstone stays, the bytes are gone."""
+    """One version of a master key. `key` is None once it is destroyed: the tombstone stays, the bytes are gone. Of a
+    pair it is the private key's seed.
+    """
 
     version: int
     bits: int
     created: datetime
     state: KeyState
     key: SecretKey | None = field(compare=False)
+    kind: KeyKind = KeyKind.AES
 
     @classmethod
-    def fresh(cls, number: int, bits: int) -> Self:
-        """A new one."""
+    def fresh(cls, number: int, bits: int, kind: KeyKind = KeyKind.AES) -> Self:
+        """A new one. Raises UsageError: no such length."""
+        if not kind.symmetric and bits != 256:
+            raise UsageError(f"keys of kind {kind} have one length", hint="without bits")
         # Not marked as generated: it will come again from the file, and its seals must be counted across both objects.
         key = SecretKey(SecretKey.generate(bits).reveal())
-        return cls(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key)
+        return cls(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key, kind)
+
+    @property
+    def recipient(self) -> Recipient | None:
+        """The public half of a pair that is there. Raises UnsupportedError: no ML-KEM here."""
+        return (
+            None if self.key is None or self.kind.symmetric else Recipient(self.kind, public_bytes(self.kind, self.key))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +129,13 @@ class PassphraseKeys:
     def header(self) -> dict[str, Any]:
         return {"kdf": "scrypt", "n": self.n, "p": 1, "r": _SCRYPT_R, "salt": _b64(self.salt)}
 
-    def seal(self, key: SecretKey, name: str, version: int) -> bytes:
+    def seal(self, key: SecretKey, place: bytes) -> bytes:
         nonce = os.urandom(12)
-        return nonce + self._gcm.encrypt(nonce, key.reveal(), _place(name, version))
+        return nonce + self._gcm.encrypt(nonce, key.reveal(), place)
 
-    def open(self, sealed: bytes, name: str, version: int) -> SecretKey:
+    def open(self, sealed: bytes, place: bytes) -> SecretKey:
         try:
-            return SecretKey(self._gcm.decrypt(sealed[:12], sealed[12:], _place(name, version)))
+            return SecretKey(self._gcm.decrypt(sealed[:12], sealed[12:], place))
         except (InvalidTag, ValueError):
             pass
         raise _altered()
@@ -167,15 +181,19 @@ def dump(keys: Iterable[MasterKey], protection: PassphraseKeys | None) -> bytes:
             "created": version.created.isoformat(timespec="seconds"),
             "state": version.state.value,
         }
+        if not version.kind.symmetric:
+            fields["kind"] = version.kind.value
         if version.key is not None:
-            fields["key"] = _b64(
-                version.key.reveal() if protection is None else protection.seal(version.key, name, version.version)
-            )
+            place = _place(name, version.version, version.kind)
+            fields["key"] = _b64(version.key.reveal() if protection is None else protection.seal(version.key, place))
         return fields
 
+    keys = tuple(keys)
+    # A program that knows no pairs of keys would take the seed for an AES key: it is to refuse the file.
+    paired = any(not version.kind.symmetric for key in keys for version in key.versions)
     document: dict[str, Any] = {
         "format": _FORMAT,
-        "formatVersion": 1,
+        "formatVersion": 2 if paired else 1,
         "protection": None if protection is None else protection.header(),
         "keys": {key.name: [entry(key.name, version) for version in key.versions] for key in keys},
     }
@@ -199,8 +217,8 @@ def load(
             or altered contents.
     """
     document = parse_object(text, "keyring", MAX_KEYRING_BYTES)
-    if document.get("format") != _FORMAT or document.get("formatVersion") != 1:
-        raise _broken("not a keyring of format version 1")
+    if document.get("format") != _FORMAT or document.get("formatVersion") not in (1, 2):
+        raise _broken("not a keyring of format version 1 or 2")
     protection = None
     header = document.get("protection")
     # Whoever can write the file could put one without protection in its place: every later key would be stored in
@@ -261,20 +279,22 @@ def _version(name: str, entry: object, protection: PassphraseKeys | None) -> Key
         raise _broken(f"a version of key {shown(name)} is not an object")
     try:
         version, bits, state = int(entry["version"]), int(entry["bits"]), KeyState(entry["state"])
-        created = datetime.fromisoformat(entry["created"]).astimezone(UTC)
+        created, kind = datetime.fromisoformat(entry["created"]).astimezone(UTC), KeyKind(entry.get("kind", "aes"))
     except (KeyError, ValueError, TypeError, OverflowError):
         raise _broken(f"a version of key {shown(name)} lacks its fields") from None
     if state is KeyState.DESTROYED:
-        return KeyVersion(version, bits, created, state, None)
+        return KeyVersion(version, bits, created, state, None, kind)
     stored = unb64(entry.get("key"))
-    key = SecretKey(stored) if protection is None else protection.open(stored, name, version)
+    key = SecretKey(stored) if protection is None else protection.open(stored, _place(name, version, kind))
     if key.bits != bits:
         raise _broken(f"key {shown(name)} version {version} is not of {bits} bits")
-    return KeyVersion(version, bits, created, state, key)
+    if not kind.symmetric and bits != 256:
+        raise _broken(f"key {shown(name)} version {version} is no pair")
+    return KeyVersion(version, bits, created, state, key, kind)
 
 
-def _place(name: str, version: int) -> bytes:
-    return json.dumps(["keyring entry", name, version]).encode()
+def _place(name: str, version: int, kind: KeyKind) -> bytes:
+    return json.dumps(["keyring entry", name, version, *(() if kind.symmetric else (kind.value,))]).encode()
 
 
 def _b64(data: bytes) -> str:

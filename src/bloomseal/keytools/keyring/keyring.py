@@ -9,7 +9,6 @@ Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``, or 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 from collections.abc import Hashable, Iterator, Sequence
@@ -19,20 +18,20 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from ...core.encryption import SecretKey
 from ...core.errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...core.forked import renewed_in_child
 from ...core.keys.access import KmsAccessError, Problem, shown
-from ...core.keys.wrapping import open_by_ctr, unwrap_locally, wrap_locally
+from ...core.keys.wrapping import open_by_ctr
 from ...core.storage.local import NO_NAME, can_name, identity, need_own, read_small
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement
+from ..hpke import KeyKind
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
 from .copies import write_copy
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
-from .wrapped import KMS, binding, facts, find, open_unbound, parse, usable, witness
+from .wrapped import KMS, facts, find, open_unbound, symmetric, unwrap, usable, witness, wrap
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring", "from_uri"]
 
@@ -143,20 +142,26 @@ class Keyring:
         """All master keys, destroyed ones too, by name."""
         return tuple(sorted(self._load().values(), key=lambda key: key.name))
 
-    def create(self, name: str, *, bits: int = 256, exist_ok: bool = False) -> MasterKey:
-        """A new master key of 128, 192 or 256 bits.
+    def create(
+        self, name: str, *, bits: int = 256, exist_ok: bool = False, kind: KeyKind | str = KeyKind.AES
+    ) -> MasterKey:
+        """A new master key of 128, 192 or 256 bits; or a pair, see `recipient`.
 
         Args:
-            exist_ok: where the name is taken, the key that is there, whatever its size and state.
+            exist_ok: where the name is taken, the key that is there, whatever its kind, size and state.
+            kind: ``aes``; ``hpke``, a pair of ML-KEM-768 and X25519 keys; or ``x25519``.
 
         Raises:
-            UsageError: the name is taken, empty or longer than 200 characters; no such key size; or asked of the class.
+            UsageError: the name is taken, empty or longer than 200 characters; no such key size or kind; or asked of
+                the class.
         """
         if not isinstance(self, Keyring):
             raise UsageError("create is asked of a keyring", hint='Keyring("keys.json", create=True).create("footer")')
         if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise UsageError("a master key's name has 1 to 200 printable characters")
-        fresh = KeyVersion.fresh(1, bits)
+        if kind not in tuple(KeyKind):
+            raise UsageError(f"no kind of key {kind!r}", hint=", ".join(KeyKind))
+        fresh = KeyVersion.fresh(1, bits, KeyKind(kind))
         if exist_ok and (there := self._load().get(name)) is not None:
             return there
         with self._changing() as keys:
@@ -167,13 +172,27 @@ class Keyring:
             keys[name] = MasterKey(name, (fresh,))
         return keys[name]
 
+    def recipient(self, name: str) -> str:
+        """The line that names the current version's public key: what a policy's ``recipients`` has.
+
+        Raises:
+            KmsAccessError: no pair; unknown, disabled or destroyed.
+        """
+        version = self._key(name, self._load()).current
+        usable(version, name)
+        if (found := version.recipient) is not None:
+            return found.line
+        raise KmsAccessError.because(
+            Problem.INVALID, name, KMS, detail="an AES key has no public half", hint="bloomseal keyring add --kind hpke"
+        )
+
     def rotate(self, name: str, *, bits: int | None = None) -> MasterKey:
         """Add a version, which wraps from now on. Earlier versions go on unwrapping."""
         with self._changing() as keys:
             key = self._key(name, keys)
             if all(version.state is KeyState.DESTROYED for version in key.versions):
                 raise KmsAccessError.because(Problem.DESTROYED, name, KMS)
-            fresh = KeyVersion.fresh(key.current.version + 1, bits or key.current.bits)
+            fresh = KeyVersion.fresh(key.current.version + 1, bits or key.current.bits, key.current.kind)
             keys[name] = replace(key, versions=(*key.versions, fresh))
         return keys[name]
 
@@ -208,13 +227,7 @@ class Keyring:
             KmsAccessError: unknown, disabled or destroyed.
             KeyAccessError: the version's invocation limit is reached.
         """
-        version = self._key(master_key_identifier, self._load()).current
-        wrapped = wrap_locally(
-            SecretKey(key_bytes),
-            usable(version, master_key_identifier),
-            binding(master_key_identifier, version.version),
-        )
-        return json.dumps({"masterKeyVersion": str(version.version), "encryptedKey": wrapped}, separators=(",", ":"))
+        return wrap(self._key(master_key_identifier, self._load()), key_bytes)
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """What `wrap_key` was given.
@@ -222,20 +235,7 @@ class Keyring:
         Raises:
             KmsAccessError: unknown, disabled or destroyed; or another master key's blob.
         """
-        key = self._key(master_key_identifier, self._load())
-        number, wrapped = parse(wrapped_key, master_key_identifier)
-        version = find(key, number)
-        try:
-            return unwrap_locally(
-                wrapped, usable(version, master_key_identifier), binding(master_key_identifier, number)
-            ).reveal()
-        except KmsAccessError:
-            raise
-        except KeyAccessError:
-            pass
-        raise KmsAccessError.because(
-            Problem.INVALID, master_key_identifier, KMS, detail="the wrapped key does not open"
-        )
+        return unwrap(self._key(master_key_identifier, self._load()), wrapped_key)
 
     def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
         """As `BytesKms`: ``nonce(12) ‖ ciphertext ‖ tag(16)`` under any enabled version, bound to nothing, as Iceberg's
@@ -268,7 +268,7 @@ class Keyring:
     def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
         """As `LocalKeyKms`. There versions begin at 0, here at 1."""
         found = find(self._key(master_key_identifier, self._load()), version + 1)
-        return open_by_ctr(encrypted_key, usable(found, master_key_identifier))
+        return open_by_ctr(encrypted_key, symmetric(found, master_key_identifier))
 
     def newest_version(self, master_key_identifier: str) -> int:
         """As `LocalKeyKms`."""

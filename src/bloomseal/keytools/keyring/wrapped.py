@@ -11,12 +11,15 @@ from typing import Final
 from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
-from ...core.keys.wrapping import unwrap_locally
+from ...core.keys.wrapping import unwrap_locally, wrap_locally
+from ..hpke import open_sealed
 from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
+from ..recipients import binding as recipient_binding
+from ..recipients import parse_sealed, seal_to_all
 from .keyfile import KeyVersion, MasterKey
 
-__all__ = ["KMS", "binding", "facts", "find", "open_unbound", "parse", "usable", "witness"]
+__all__ = ["KMS", "facts", "find", "open_unbound", "symmetric", "unwrap", "usable", "witness", "wrap"]
 
 KMS: Final = "the keyring"
 
@@ -37,12 +40,86 @@ def usable(version: KeyVersion, name: str) -> SecretKey:
     return version.key
 
 
+def symmetric(version: KeyVersion, name: str) -> SecretKey:
+    """As `usable`, of an AES key. The seed of a pair is never used as one.
+
+    Raises:
+        KmsAccessError: as there; or a pair.
+    """
+    if not version.kind.symmetric:
+        raise KmsAccessError.because(
+            Problem.INVALID, name, KMS, detail="it is a pair, for what is sealed to recipients"
+        )
+    return usable(version, name)
+
+
+def wrap(key: MasterKey, key_bytes: bytes) -> str:
+    """`key_bytes` under the current version.
+
+    Raises:
+        KmsAccessError: disabled or destroyed.
+        KeyAccessError: the version's invocation limit is reached.
+    """
+    version = key.current
+    under = usable(version, key.name)
+    if (recipient := version.recipient) is not None:
+        return seal_to_all([recipient], key_bytes, key.name)
+    wrapped = wrap_locally(SecretKey(key_bytes), under, binding(key.name, version.version))
+    return json.dumps({"masterKeyVersion": str(version.version), "encryptedKey": wrapped}, separators=(",", ":"))
+
+
+def unwrap(key: MasterKey, wrapped_key: str) -> bytes:
+    """What `wrap` was given, or what was sealed to a version by its public half.
+
+    Raises:
+        KmsAccessError: disabled or destroyed; or another master key's text.
+    """
+    if (found := _unwrap_pair(key, wrapped_key)) is not None:
+        return found[1]
+    number, wrapped = _parse(wrapped_key, key.name)
+    under = symmetric(find(key, number), key.name)
+    with contextlib.suppress(KeyAccessError):
+        return unwrap_locally(wrapped, under, binding(key.name, number)).reveal()
+    raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="the wrapped key does not open")
+
+
+def _unwrap_pair(key: MasterKey, wrapped_key: str, *, disabled: bool = False) -> tuple[int, bytes] | None:
+    """The version that opens what is sealed to recipients, the newest of several, and what it opens; None where the
+    text is no such one.
+
+    Args:
+        disabled: try disabled versions, too: to find out, not to use it.
+
+    Raises:
+        KeyAccessError: broken. KmsAccessError: sealed to others, or to a version that may not be used.
+    """
+    if (parsed := parse_sealed(wrapped_key)) is None:
+        return None
+    kind, entries = parsed
+    pairs = [one for one in reversed(key.versions) if one.kind is kind and one.key is not None]
+    mine = [(one, one.recipient.id) for one in pairs if one.recipient is not None and one.recipient.id in entries]
+    if not mine:
+        raise KmsAccessError.because(
+            Problem.DENIED,
+            key.name,
+            KMS,
+            detail=f"it is sealed to other recipients: {', '.join(entries)}",
+            hint="the keyring that has one of these recipients' keys, under the master key's name",
+        )
+    able = [(one, name) for one, name in mine if disabled or one.state is KeyState.ENABLED] or mine
+    for version, name in able:
+        seed = version.key if disabled and version.key is not None else usable(version, key.name)
+        with contextlib.suppress(KeyAccessError):
+            return version.version, open_sealed(kind, seed, entries[name], recipient_binding(key.name))
+    raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="what is sealed to it does not open")
+
+
 def binding(name: str, version: int) -> bytes:
     """The AAD of a wrapped key, which binds it to its master key and version."""
     return json.dumps(["keyring wrap", name, version]).encode()
 
 
-def parse(wrapped_key: str, name: str) -> tuple[int, str]:
+def _parse(wrapped_key: str, name: str) -> tuple[int, str]:
     """The version and the encrypted key. Raises KmsAccessError: no key that a keyring wrapped."""
     version, _, fields = unpack(wrapped_key, name, KMS)
     if not (version.isascii() and version.isdigit() and len(version) < 10):
@@ -57,9 +134,11 @@ def witness(key: MasterKey, wrapped_key: str) -> int:
     Raises:
         KmsAccessError: none does.
     """
-    claimed, wrapped = parse(wrapped_key, key.name)
+    if (found := _unwrap_pair(key, wrapped_key, disabled=True)) is not None:
+        return found[0]
+    claimed, wrapped = _parse(wrapped_key, key.name)
     for version in sorted(key.versions, key=lambda one: one.version != claimed):
-        if version.key is None:
+        if version.key is None or not version.kind.symmetric:
             continue
         # The number that was bound may be the one of the version, or the one that the text now claims.
         for number in dict.fromkeys((version.version, claimed)):
@@ -75,7 +154,7 @@ def open_unbound(key: MasterKey, wrapped_key: bytes) -> bytes:
     """What is wrapped under a version of `key` without a word on which. Raises KmsAccessError: none opens it."""
     wrapped = base64.b64encode(wrapped_key).decode()
     for version in reversed(key.versions):
-        if version.key is not None and version.state is KeyState.ENABLED:
+        if version.key is not None and version.state is KeyState.ENABLED and version.kind.symmetric:
             with contextlib.suppress(KeyAccessError):
                 return unwrap_locally(wrapped, version.key, b"").reveal()
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
@@ -92,9 +171,11 @@ def facts(key: MasterKey, changed: datetime) -> MasterKeyFacts:
     for version, later in zip(key.versions, (*key.versions[1:], None), strict=True):
         wraps = later is None and version.state is KeyState.ENABLED
         retired = later.created if later is not None else None if wraps else changed
-        fingerprint = version.key.fingerprint if version.key else None
+        recipient = version.recipient
+        fingerprint = recipient.id if recipient else version.key.fingerprint if version.key else None
         name = str(version.version)
         versions.append(VersionFacts(name, wraps, retired, fingerprint, version.created, version.state, version.bits))
+    current = key.current.recipient
     return MasterKeyFacts(
         key.name,
         str(key.current.version),
@@ -102,5 +183,7 @@ def facts(key: MasterKey, changed: datetime) -> MasterKeyFacts:
         key.created,
         key.rotated,
         tuple(versions),
-        authenticates_writers=True,  # its keys are symmetric
+        authenticates_writers=all(version.kind.symmetric for version in key.versions),
+        algorithm=key.current.kind.algorithm,
+        recipients=() if current is None else (current.id,),
     )

@@ -130,7 +130,7 @@ class KmsCalls:
                 wrapped = ""  # kept as text it could never be unwrapped again
         if isinstance(wrapped, str) and any("\ud800" <= char <= "\udfff" for char in wrapped):
             wrapped = ""  # no file can hold it
-        if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
+        if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 2:
             raise self._invalid(master_key, "it returned no text of reasonable length for a wrapped key")
         return wrapped
 

@@ -1,0 +1,204 @@
+"""Recipients: public keys that new keys are sealed to, by writers who can't open what they write.
+
+A recipient is one line of text: ``bsr1`` and base64url of kind, public key and checksum. What is sealed to recipients
+is a text, too, which stands in key material where other KMS clients' wrapped keys do: ``bss1.`` and base64 of kind,
+number, and for each recipient its id, encapsulated key and ciphertext.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..core.errors import KeyAccessError, PolicyError
+from ..core.keys.access import KmsAccessError, Problem, shown
+from ..core.keys.wrapping import unb64
+from .hpke import KeyKind, seal_to
+from .kms_protocols import KeyState, MasterKeyFacts, MasterVersion
+
+__all__ = ["MAX_RECIPIENTS", "Recipient", "RecipientsKms", "binding", "parse_sealed", "recipients_of", "seal_to_all"]
+
+MAX_RECIPIENTS: Final = 16
+_LINE: Final = "bsr1"
+_SEALED: Final = "bss1."
+_KINDS: Final = {1: KeyKind.HPKE, 2: KeyKind.X25519}
+_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
+_ID: Final = 8
+_CHECKSUM: Final = 6
+_MAX_SEALED: Final = MAX_RECIPIENTS * 1300 * 4 // 3
+_WRITES_ONLY: Final = "this policy only writes"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """A public key that keys are sealed to.
+
+    Attributes:
+        kind: HPKE or X25519.
+        public: the key as its kind encodes it.
+    """
+
+    kind: KeyKind
+    public: bytes
+
+    @classmethod
+    def parse(cls, line: str) -> Recipient:
+        """The recipient that a line names.
+
+        Raises:
+            KeyAccessError: no such line: another version or kind, altered, or cut off.
+        """
+        text = line.strip() if isinstance(line, str) else ""
+        data = b""
+        if text.startswith(_LINE) and len(text) < 2048:
+            try:
+                rest = text.removeprefix(_LINE)
+                data = base64.b64decode(rest + "=" * (-len(rest) % 4), altchars=b"-_", validate=True)
+            except (binascii.Error, ValueError):
+                pass
+        kind = _KINDS.get(data[0]) if data else None
+        if kind is not None and len(data) == 1 + kind.public_length + _CHECKSUM:
+            found = cls(kind, data[1:-_CHECKSUM])
+            if found.line == text:  # the checksum, and that no other text stands for the same bytes
+                return found
+        raise KeyAccessError(
+            f"not a recipient: a line of {_LINE}... that is altered, cut off or of another version",
+            hint="copy the whole line that bloomseal keyring recipient prints",
+        )
+
+    @property
+    def line(self) -> str:
+        head = bytes([_NUMBERS[self.kind]]) + self.public
+        text = base64.urlsafe_b64encode(head + self._digest(b"checksum")[:_CHECKSUM])
+        return _LINE + text.decode("ascii").rstrip("=")
+
+    @property
+    def id(self) -> str:
+        """Says which key it is, in what is sealed to it, in audits and in messages."""
+        return self._digest(b"id")[:_ID].hex()
+
+    def _digest(self, purpose: bytes) -> bytes:
+        return hashlib.sha256(b"bloomseal recipient %s %d\x00" % (purpose, _NUMBERS[self.kind]) + self.public).digest()
+
+    def __repr__(self) -> str:
+        return f"<Recipient {self.id}, {self.kind.algorithm}>"
+
+
+def recipients_of(lines: Iterable[str]) -> tuple[Recipient, ...]:
+    """The recipients that several lines name.
+
+    Raises:
+        PolicyError: none or too many, one of them twice, or classical and post-quantum ones: what is sealed to both is
+            as weak as the weaker.
+        KeyAccessError: as `Recipient.parse`.
+    """
+    found = tuple(map(Recipient.parse, lines))
+    if not 1 <= len(found) <= MAX_RECIPIENTS:
+        raise PolicyError(f"{len(found)} recipients; a master key has 1 to {MAX_RECIPIENTS}")
+    if len({one.id for one in found}) != len(found):
+        raise PolicyError("a recipient is named twice")
+    if len({one.kind for one in found}) != 1:
+        raise PolicyError(
+            "recipients of several kinds: what is sealed to all of them is as weak as X25519 alone",
+            hint="keys of one kind: bloomseal keyring create --kind hpke",
+        )
+    return found
+
+
+def seal_to_all(recipients: Sequence[Recipient], key: bytes, master_key: str) -> str:
+    """`key` sealed to each recipient, for the use under this master key's name and no other.
+
+    Raises:
+        KeyAccessError: a public key that is none.
+        UnsupportedError: no ML-KEM here.
+    """
+    kind = recipients[0].kind
+    parts = [bytes([_NUMBERS[kind], len(recipients)])]
+    for one in recipients:
+        parts += [bytes.fromhex(one.id), seal_to(kind, one.public, key, binding(master_key))]
+    return _SEALED + base64.b64encode(b"".join(parts)).decode("ascii")
+
+
+def binding(master_key: str) -> bytes:
+    """HPKE's info: what a key is sealed for. The name comes last, so that no two read alike."""
+    return b"bloomseal key for recipients, version 1\x00" + master_key.encode()
+
+
+def parse_sealed(text: str) -> tuple[KeyKind, dict[str, bytes]] | None:
+    """The kind, and recipients' ids → what is sealed to each; None where the text is no such one.
+
+    Raises:
+        KeyAccessError: it is one, and broken.
+    """
+    if not isinstance(text, str) or not text.startswith(_SEALED):
+        return None
+    data = unb64(text.removeprefix(_SEALED)) if len(text) <= _MAX_SEALED else b""
+    kind, number = (_KINDS.get(data[0]), data[1]) if len(data) > 2 else (None, 0)
+    if kind is not None and 1 <= number <= MAX_RECIPIENTS and (len(data) - 2) % number == 0:
+        size = (len(data) - 2) // number
+        pieces = [data[at : at + size] for at in range(2, len(data), size)]
+        found = {piece[:_ID].hex(): piece[_ID:] for piece in pieces}
+        if len(found) == number and size - _ID - kind.overhead in (16, 24, 32):
+            return kind, found
+    raise KeyAccessError("a key sealed to recipients that is altered or cut off", unauthentic=True)
+
+
+class RecipientsKms:
+    """A KMS client that wraps only: to the recipients of each master key. It holds no secret.
+
+    Args:
+        recipients: master key → lines, as ``bloomseal keyring recipient`` prints them.
+
+    Raises:
+        PolicyError, KeyAccessError: as `recipients_of`.
+    """
+
+    kms_name = "the policy's recipients"
+    answers_at_once = True
+
+    def __init__(self, recipients: Mapping[str, Iterable[str]]) -> None:
+        self.recipients = {name: recipients_of(lines) for name, lines in recipients.items()}
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """As `KmsClient.wrap_key`."""
+        return seal_to_all(self._known(master_key_identifier), key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
+        """Raises KmsAccessError: public keys open nothing."""
+        raise KmsAccessError.because(
+            Problem.DENIED,
+            master_key_identifier,
+            self.kms_name,
+            detail=_WRITES_ONLY,
+            hint="a reader needs kms = ..., or a keyring that has the recipients' key",
+        )
+
+    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
+        """As `DescribingKms.describe`."""
+        known = self._known(master_key_identifier)
+        return MasterKeyFacts(
+            master_key_identifier,
+            state=KeyState.ENABLED,
+            authenticates_writers=False,
+            algorithm=known[0].kind.algorithm,
+            recipients=tuple(one.id for one in known),
+        )
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion | None:
+        """As `DescribingKms.opened_by`. Raises KmsAccessError: as `unwrap_key`."""
+        self.unwrap_key(wrapped_key, master_key_identifier)
+        return None
+
+    def _known(self, master_key: str) -> tuple[Recipient, ...]:
+        if (known := self.recipients.get(master_key)) is None:
+            raise KmsAccessError.because(
+                Problem.UNKNOWN, master_key, self.kms_name, hint=f"recipients for keys.{shown(master_key)}, or kms ="
+            )
+        return known
+
+    def __repr__(self) -> str:
+        return f"<RecipientsKms: {', '.join(sorted(self.recipients))}>"
