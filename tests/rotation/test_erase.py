@@ -234,6 +234,9 @@ def test_a_dry_run_tells_files_and_rows_and_writes_nothing(root: Path) -> None:
     before = _bytes(root)
     report = _erase(root, dry_run=True)
     assert (report.dry_run, report.rows, report.counts) == (True, 3, {"to be erased": 3})
+    with pytest.raises(bs.UsageError, match="no option 'dryrun'") as caught:
+        _erase(root, dryrun=True)
+    assert str(caught.value.hint).startswith("one of dry_run")
     assert _bytes(root) == before
     assert not (root.parent / "state").exists()
 

@@ -4,14 +4,14 @@ options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from functools import wraps
 from typing import Any, Final, TypeVar
 
 from .errors import UsageError
 
-__all__ = ["named_columns", "named_options", "nearest", "need_our_names"]
+__all__ = ["named_columns", "named_options", "nearest", "need_known", "need_our_names"]
 
 Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,6 +39,14 @@ def nearest(name: object, known: Iterable[str], *, most: int = 10) -> list[str]:
     return sorted(liked, key=lambda other: -liked[other] if liked[other] >= _NEAR else 0.0)[:most]
 
 
+def need_known(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raises UsageError: an option of `what` that is none of the known ones, which its hint names."""
+    for name in given:
+        if name not in known:
+            hint = f"one of {', '.join(nearest(name, known, most=len(known)))}"
+            raise UsageError(f"{what} has no option {name!r}", hint=hint)
+
+
 def named_options(cls: Class) -> Class:
     """Let a dataclass answer an unknown keyword by a UsageError that names the known ones, instead of a TypeError."""
     make = cls.__init__  # type: ignore[misc]
@@ -46,11 +54,7 @@ def named_options(cls: Class) -> Class:
 
     @wraps(make)
     def checked(self: Any, *positional: Any, **given: Any) -> None:
-        if unknown := [name for name in given if name not in known]:
-            raise UsageError(
-                f"{cls.__name__} has no option {unknown[0]!r}",
-                hint=f"one of {', '.join(nearest(unknown[0], known, most=len(known)))}",
-            )
+        need_known(cls.__name__, given, known)
         make(self, *positional, **given)
 
     cls.__init__ = checked  # type: ignore[misc]

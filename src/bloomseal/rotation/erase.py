@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote
 
+from ..core.decryption import DecryptionSpec
 from ..core.errors import UnsupportedError, UsageError
+from ..core.spelling import need_known
 from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..index.place import columns_in
-from ..policy import TablePolicy
+from ..policy import PolicyChoice, TablePolicy
 from ..read.open import open_file
+from ..specs import resolve_policy
 from ..storage.discovery.kinds import FileKind, is_of_index
 from ..storage.discovery.tables import Places
 from ..storage.logs.delta import DeltaLog
@@ -75,7 +78,9 @@ def erase(
     paths: Places,
     where: Any,
     *,
-    decryption: Decryption | None = None,
+    decryption: DecryptionSpec | PolicyChoice | None = None,
+    policy: PolicyChoice | None = None,
+    table: str | None = None,
     filesystem: FileSystem | None = None,
     follow_links: bool = False,
     **options: Unpack[ErasureOptions],
@@ -85,15 +90,18 @@ def erase(
     Args:
         paths: as for `open_table`.
         where: as `where` of `SealedTable.read`; or what makes that of the table's columns (its `leaves`).
+        decryption, policy, table: as for `open_table`.
 
     Raises:
         As `SealedTable.erase`.
     """
+    need_known("erase", options, ErasureOptions.__annotations__)  # a misspelt dry_run would erase
     if where is None:
         raise UsageError("a condition says which rows are erased", hint="email = 'x', for instance")
-    progress, job = options.get("progress"), Erase(decryption)
-    tables = [_Table(paths, decryption, filesystem, follow_links)]
-    tables += [_Table(one, _of_copy(decryption, one), filesystem, follow_links) for one in options.get("also", ())]
+    opening = resolve_policy(DecryptionSpec, decryption, paths, filesystem, policy=policy, table=table)
+    progress, job = options.get("progress"), Erase(opening)
+    tables = [_Table(paths, opening, filesystem, follow_links)]
+    tables += [_Table(one, _of_copy(opening, one), filesystem, follow_links) for one in options.get("also", ())]
     if callable(where):
         where = where(tables[0].table.leaves)
     for one in tables:

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..core.errors import UnsupportedError, UsageError
+from ..specs import EncryptionSpec, PolicyArguments, resolve_policy
 from .query.parts import TableParts
 
 if TYPE_CHECKING:
     from ..orc.rewrite.report import OrcRewriteReport
-    from ..policy import TablePolicy
-    from ..specs import EncryptionSpec
+    from ..policy import PolicyChoice
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
     from .report import CompactionReport
@@ -70,9 +70,10 @@ class TableChanges:
         self,
         *,
         target_size: int = 256_000_000,
-        encryption: EncryptionSpec | TablePolicy | None = None,
+        encryption: EncryptionSpec | PolicyChoice | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
+        **policy: Unpack[PolicyArguments],
     ) -> CompactionReport:
         """Make large files of small ones: in each folder those that agree in schema and keys, in the order of the
         table. docs/compact.md says what a reader sees meanwhile. Open the table again afterwards: its files are others.
@@ -83,6 +84,7 @@ class TableChanges:
                 under the master keys of the old files, where these agree.
             dry_run: tell which files would become which, and have the KMS wrap a key for each column; write nothing.
             progress: called with (bytes of old files done, bytes of all that are to be done).
+            policy: ``policy=`` and ``table=`` in the place of `encryption`, see `bloomseal.specs.PolicyArguments`.
 
         Raises:
             UsageError: no such size.
@@ -93,14 +95,16 @@ class TableChanges:
         from ..write.arguments import a_count  # look-ups need not load this
 
         target = a_count(target_size, "target_size", "files of {} bytes")
+        sealing = resolve_policy(EncryptionSpec, encryption, [found.ref for found in self._parts.files], **policy)
         # By its name: the verbs that change many files lie above this room.
         done: CompactionReport = import_module("bloomseal.rotation.compaction").compact(
-            self._parts, encryption, target, dry_run=dry_run, progress=progress
+            self._parts, sealing, target, dry_run=dry_run, progress=progress
         )
         return done
 
     def erase(self, where: Any, **options: Unpack[ErasureOptions]) -> Any:
-        """Take the rows that a condition keeps out of all files, as they are now. See docs/erase.md.
+        """Take the rows that a condition keeps out of all files, as they are now. See docs/erase.md. All others stay
+        under the keys and rules that the table was opened with: there is no ``policy=`` of its own.
 
         Args:
             where: as `where` of `SealedTable.read`. A row for which it is null stays.
