@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 from urllib.parse import unquote
@@ -32,39 +32,6 @@ if TYPE_CHECKING:
     from .stats import Metrics
 
 __all__ = ["Defaults", "SourceOptions"]
-
-_FLAGS: Final = (
-    "allow_plaintext",
-    "allow_unverified_footer",
-    "catch_filters",
-    "dry_run",
-    "infer_partition_types",
-    "merge_schema",
-)
-_SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
-_KNOWN: Final = (
-    "aad_prefix",
-    "columns_without_key",
-    "conditions",
-    "encrypted_columns",
-    "kms",
-    "max_partition_bytes",
-    "partition_by",
-    "path",
-    "paths",
-    "policy",
-    "read_id",
-    "root",
-    "table",
-    "timezone",
-    "trust",
-    "use_index",
-)
-_WORDS: Final = {
-    "columns_without_key": get_args(WithoutKey),
-    "trust": ("auto", "time", "identity"),
-    "use_index": ("auto", "never", "require"),
-}
 
 
 class Placed(Protocol):
@@ -114,7 +81,7 @@ class SourceOptions:
         max_partition_bytes: how much one task reads.
         infer_partition_types: take types of partition columns from their values; False: they are texts.
         merge_schema: take the columns of all files, and not the first one's.
-        zone: the time zone in which folders name timestamps; the session's as it was in `enable` where this is None.
+        timezone: in which folders name timestamps; the session's as it was in `enable` where this is None.
         read_id: the name under which the read is counted.
         conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
@@ -134,7 +101,7 @@ class SourceOptions:
     max_partition_bytes: int = 128 * 1024 * 1024
     infer_partition_types: bool = True
     merge_schema: bool = False
-    zone: str | None = None
+    timezone: str | None = None
     read_id: str = ""
     conditions: tuple[Compare, ...] = ()
     catch_filters: bool = False
@@ -155,47 +122,26 @@ class SourceOptions:
         given = {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
         refuse_secrets(given)
         _refuse_another(given, defaults)
-        known = {*_KNOWN, *_FLAGS}
         if "provider" in given and "location" in given:
             # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
             raise UsageError(
                 "a catalog can't hold tables USING bloomseal: Spark would not tell us later where they are",
                 hint="a temporary view USING bloomseal; or, in a classic session, USING parquet and bloomseal.spark.protect_table",
             )
-        if unknown := sorted(set(given) - known):
+        if unknown := sorted(given.keys() - _READERS.keys()):
             from difflib import get_close_matches
 
-            near = get_close_matches(unknown[0], known, n=1)
+            near = get_close_matches(unknown[0], _READERS, n=1)
             raise UsageError(
-                f"the data source has no option {unknown[0]}", hint=near[0] if near else ", ".join(sorted(known))
+                f"the data source has no option {unknown[0]}", hint=near[0] if near else ", ".join(_READERS)
             )
-        kms = given.get("kms", defaults.kms)
-        table = _table(given, defaults, kms)
+        read: dict[str, Any] = {name: _READERS[name](value, name) for name, value in given.items()}
+        read["paths"] = _paths(read.pop("path", ""), read.pop("paths", None))
+        kms = read.setdefault("kms", defaults.kms)
+        table = _table(read.pop("policy", None), read.pop("table", None), read.pop("root", None), defaults, kms)
         if kms is None and table is not None:
-            kms = table.kms
-        more: dict[str, Any] = {name: _flag(name, given[name]) for name in _FLAGS if name in given}
-        if "conditions" in given:
-            from .pushdown import from_text
-
-            more["conditions"] = from_text(given["conditions"])
-        for name, words in _WORDS.items():
-            if name in given:
-                more[name] = _choice(name, given[name], words)
-        if "max_partition_bytes" in given:
-            more["max_partition_bytes"] = _positive("max_partition_bytes", given["max_partition_bytes"])
-        if "encrypted_columns" in given:
-            more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
-        if "partition_by" in given:
-            more["partition_by"] = tuple(filter(None, (name.strip() for name in given["partition_by"].split(","))))
-        return cls(
-            _paths(given),
-            kms,
-            table,
-            given.get("aad_prefix"),
-            zone=given.get("timezone"),
-            read_id=given.get("read_id", ""),
-            **more,
-        )
+            read["kms"] = table.kms
+        return cls(**read, table=table)
 
     def kms_counters(self) -> Counters:
         """What this process has asked the KMS so far."""
@@ -243,7 +189,7 @@ class SourceOptions:
             encrypted_columns=expected.encrypted_columns | frozenset(self.encrypted_columns),
             complete=expected.complete and not self.allow_plaintext,
         )
-        how: Any = {"zone": self.zone or zone, "infer": self.infer_partition_types, "expected": expected}
+        how: Any = {"zone": self.timezone or zone, "infer": self.infer_partition_types, "expected": expected}
         return settled(map(split_uri, self.paths), lambda: find_files(self.paths, schema, **how))
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
@@ -333,49 +279,80 @@ def _optional_policy(path: str, kms: str | None) -> Policy:
     return policy
 
 
-def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> TablePolicy | None:
-    policy = _optional_policy(given["policy"], kms) if "policy" in given else defaults.policy
+def _table(
+    named: str | None, table: str | None, root: str | None, defaults: Defaults, kms: str | None
+) -> TablePolicy | None:
+    policy = defaults.policy if named is None else _optional_policy(named, kms)
     if policy is None:
-        if "table" in given:
+        if table is not None:
             raise UsageError("a table is named, but there is no policy", hint="the option policy, a policy file's path")
         return None
-    chosen = table_policy(policy, given.get("table"))
+    chosen = table_policy(policy, table)
     if kms is not None:
         chosen = replace(chosen, kms=kms)
     kms_uri(chosen)
-    return chosen.at(split_uri(given["root"])[1]) if "root" in given else chosen
+    return chosen if root is None else chosen.at(split_uri(root)[1])
 
 
-def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    several = given.get("paths")
-    if several is not None:
-        named = json.loads(several)
-        return (*([given["path"]] if given.get("path") else []), *named)
-    if not given.get("path"):
+def _paths(path: str, several: list[str] | None) -> tuple[str, ...]:
+    if not path and several is None:
         raise UsageError(
             "no path; and of a table in a catalog Spark tells a data source in Python none",
             hint=".load(path); a temporary view USING bloomseal; or, in a classic session, USING parquet and protect_table",
         )
-    return (given["path"],)
+    return (*([path] if path else []), *(several or []))
 
 
-def _flag(name: str, value: str) -> bool:
-    return _choice(name, value, ("true", "false")) == "true"
+def _text(value: str, name: str) -> str:  # noqa: ARG001
+    return value
 
 
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """The option's value in lower case. Raises UsageError: none of the choices."""
-    if value.lower() not in choices:
-        raise UsageError(f"the option {name} is {' or '.join(choices)}")
-    return value.lower()
+def _names(value: str, name: str) -> tuple[str, ...]:  # noqa: ARG001
+    return tuple(filter(None, (one.strip() for one in value.split(","))))
 
 
-def _positive(name: str, value: str) -> int:
-    """The option's value as a number. Raises UsageError: no whole number of at least 1."""
-    try:
-        number = int(value)
-    except ValueError:
-        number = 0
-    if number < 1:
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def read(value: str, name: str) -> str:
+        if value.lower() not in words:
+            raise UsageError(f"the option {name} is {' or '.join(words)}")
+        return value.lower()
+
+    return read
+
+
+def _flag(value: str, name: str) -> bool:
+    return _one_of("true", "false")(value, name) == "true"
+
+
+def _positive(value: str, name: str) -> int:
+    if not value.strip().isdecimal() or not int(value):
         raise UsageError(f"the option {name} is a whole number, at least 1")
-    return number
+    return int(value)
+
+
+def _conditions(value: str, name: str) -> tuple[Compare, ...]:  # noqa: ARG001
+    from .pushdown import from_text
+
+    return from_text(value)
+
+
+_SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
+_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    **dict.fromkeys(("aad_prefix", "kms", "path", "policy", "read_id", "root", "table", "timezone"), _text),
+    **dict.fromkeys(
+        (
+            "allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run", "infer_partition_types",
+            "merge_schema",
+        ),
+        _flag,
+    ),
+    "columns_without_key": _one_of(*get_args(WithoutKey)),
+    "conditions": _conditions,
+    "encrypted_columns": _names,
+    "max_partition_bytes": _positive,
+    "partition_by": _names,
+    "paths": lambda value, _: json.loads(value),
+    "trust": _one_of("auto", "time", "identity"),
+    "use_index": _one_of("auto", "never", "require"),
+}  # fmt: skip
+"""Option → what reads its value. Most are fields of `SourceOptions`."""
