@@ -55,7 +55,6 @@ class Request:
         settings: the options, understood.
         tree: the table's files.
         schema: the table's.
-        zone: in which folders name timestamps.
 
     Raises:
         As `read`.
@@ -69,22 +68,22 @@ class Request:
         table: str | None,
         options: Mapping[str, str] | None,
     ) -> None:
-        from .source.options import Defaults, SourceOptions
+        from .source.options import Defaults, SourceOptions, as_options
         from .source.reader import infer_schema
 
         refuse_secrets(options or {})
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._paths = [found for one in paths for found in matching(spark, one)]
         self.spark = spark
-        self.zone = str(spark.conf.get("spark.sql.session.timeZone"))
         self._format = "bloomseal"
-        self._options = dict(options or {})
+        self._options = {
+            "infer_partition_types": str(spark.conf.get(PARTITION_INFERENCE, "true")).lower(),
+            "merge_schema": str(spark.conf.get(MERGE_SCHEMA, "false")).lower(),
+            "timezone": str(spark.conf.get("spark.sql.session.timeZone")),
+            **as_options(options or {}),
+        }
         if table is not None and policy is None:
             self._options["table"] = table
-        if "infer_partition_types" not in map(str.lower, self._options):
-            self._options["infer_partition_types"] = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower()
-        if not {"merge_schema", "mergeschema"} & {*map(str.lower, self._options)}:
-            self._options["merge_schema"] = str(spark.conf.get(MERGE_SCHEMA, "false")).lower()
         kms, known = known_policy(spark)
         above = {above_pattern(spark, one) for one in paths}
         if policy is not None:
@@ -99,11 +98,11 @@ class Request:
             self._format = f"bloomseal_{hashlib.sha256(pickle.dumps(chosen)).hexdigest()[:16]}_read"
             register_source(spark, kms, known, self._format)
         self._known = kms, known
-        if len(above) == 1 and (root := above.pop()) is not None and "root" not in map(str.lower, self._options):
-            self._options["root"] = root
+        if len(above) == 1 and (root := above.pop()) is not None:
+            self._options.setdefault("root", root)
         given = {**self._options, "paths": json.dumps(self._paths)}
         self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
-        self.tree = self.settings.find_files(zone=self.zone)
+        self.tree = self.settings.find_files()
         self.schema: StructType = infer_schema(self.settings, self.tree)
 
     def needed(self, columns: Sequence[str] | None, where: str | Column | None, *also: str) -> StructType:
@@ -207,12 +206,11 @@ class Request:
         from .source.stats import READ_ID
 
         read_id = uuid.uuid4().hex
-        zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self.zone}
         spark, name = session or self.spark, self._format
         if search is not None:
             # Spark looks a source up when the frame runs: two reads of one name would both be the later one.
             register_source(spark, *self._known, name := f"bloomseal_{read_id}_keys", search)
-        given = {**self._options, **zone, **(options or {}), READ_ID: read_id}
+        given = {**self._options, **(options or {}), READ_ID: read_id}
         with as_active(spark):
             return spark.read.format(name).schema(schema).options(**given).load(self._paths)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .search import KeySearch
     from .stats import Metrics
 
-__all__ = ["Defaults", "SourceOptions"]
+__all__ = ["Defaults", "SourceOptions", "as_options"]
 
 
 class Placed(Protocol):
@@ -119,7 +119,7 @@ class SourceOptions:
             PolicyError: the policy can't be used; or another KMS or policy than the session's.
         """
         defaults = defaults or Defaults()
-        given = {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
+        given = as_options(options)
         refuse_secrets(given)
         _refuse_another(given, defaults)
         if "provider" in given and "location" in given:
@@ -237,6 +237,11 @@ class SourceOptions:
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"
+
+
+def as_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options under the names that they have here; Spark tells small letters from large ones as little."""
+    return {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
 def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
