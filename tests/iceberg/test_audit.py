@@ -6,11 +6,14 @@ import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit import Severity, audit, may_destroy
+from bloomseal import evidence
+from bloomseal.audit import Severity, audit, inventory, may_destroy
+from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.report import Report
 from bloomseal.audit.rules.catalogue import RULES
 from bloomseal.policy import TablePolicy
@@ -36,6 +39,12 @@ WITH_KEYS = {
     "hole_truncated_list_zero": "BS504",
     "hole_vector_without_key": "BS504",
 }
+
+
+def keys_of(place: Path) -> list[dict[str, Any]]:
+    newest = max(place.glob("metadata/*.metadata.json"))
+    found: list[dict[str, Any]] = json.loads(newest.read_text())["encryption-keys"]
+    return found
 
 
 def audited(vectors: Path, keyring: bs.Keyring, name: str, *, keys: bool) -> Report:
@@ -97,7 +106,7 @@ def test_a_table_hangs_from_its_master_key(vectors: Path, keyring: bs.Keyring) -
     answer = may_destroy("master-main", None, place, keys=keyring, after=0)
     assert answer.answer == "no"
     assert any("KEK" in reason.what and reason.answer == "no" for reason in answer.reasons)
-    assert may_destroy("master-main", "1", place, keys=keyring, after=0).answer == "unknown"
+    assert may_destroy("master-main", "1", place, keys=keyring, after=0).answer == "no"
     other = may_destroy("master-long", None, place, keys=keyring, after=0)
     assert not any("KEK" in reason.what for reason in other.reasons)
     assert other.answer == "unknown"
@@ -125,3 +134,41 @@ def test_metadata_that_are_anything_end_no_audit(vectors: Path, tmp_path: Path, 
     oldest.write_text(wrong)
     report = audit(place)
     assert report.unseen or report.hidden
+
+
+def test_keks_are_rows_of_the_inventory(vectors: Path, keyring: bs.Keyring) -> None:
+    place = vectors / "tables" / "people16"
+    rows = [one for one in inventory(place).to_pylist() if one["footer_material"] == "kek"]
+    assert [(one["footer_master_key"], one["footer_key_version"]) for one in rows] == [("master-main", None)]
+    spec = bs.IcebergSpec("master-main")
+    report = audit(place, policy=TablePolicy("t", keyring, "master-main", iceberg=spec))
+    told = report.inventory.to_pylist()
+    (kek,) = (one for one in told if one["footer_material"] == "kek")
+    assert kek["file"] == str(max(place.glob("metadata/*.metadata.json")))
+    assert (kek["footer_master_key"], kek["footer_key_version"], kek["footer_key_state"]) == (
+        "master-main", "1", "enabled",
+    )  # fmt: skip
+    (made,) = (one["properties"]["KEY_TIMESTAMP"] for one in keys_of(place) if "properties" in one)
+    assert kek["footer_kek_since"] == datetime.fromtimestamp(int(made) // 1000, UTC)
+    hanging = {one["file"] for one in told if one["footer_kek_id"] == kek["footer_kek_id"] and one is not kek}
+    files = {str(path) for path in place.rglob("*.parquet")}
+    assert files < hanging
+    # The current snapshot's list, and the manifests that it names.
+    assert sum(path.endswith(".avro") for path in hanging - files) == len(hanging - files) == 1 + 3
+    assert report.files == len(files)
+
+
+def test_keks_in_cbom_and_evidence(vectors: Path, keyring: bs.Keyring, tmp_path: Path) -> None:
+    place = vectors / "tables" / "people16"
+    policy = TablePolicy("t", keyring, "master-main", iceberg=bs.IcebergSpec("master-main"))
+    bill = json.loads(to_cbom(audit(place, policy=policy)))
+    (keks,) = (one for one in bill["components"] if one["bom-ref"].startswith("key-encryption-keys"))
+    assert keks["bom-ref"] == "key-encryption-keys:master-main:1"
+    assert {"name": "bloomseal:keys-at-least", "value": "1"} in keks["properties"]
+    needs = {one["ref"]: one.get("dependsOn", []) for one in bill["dependencies"]}
+    assert needs[keks["bom-ref"]] == ["master-key:master-main:1"]
+    assert any(keks["bom-ref"] in one for ref, one in needs.items() if ref.startswith("data-key"))
+    made = evidence.make(place, tmp_path / "bundle.zip", policy=policy)
+    (key,) = (one for one in made.told["keys"] if one["version"] == "1" and one["files"])
+    assert key["master_key"] == "master-main"
+    assert {use["column"]: use["keks"] for use in key["uses"]}.items() >= {"(footer)": 1, "(KEK)": 1, "ssn": 1}.items()

@@ -240,7 +240,7 @@ def judged(
     hidden += _not_looked_at(places)
     (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
     return Report(
-        to_table(files, policies),
+        to_table([*files, *places.sealed], policies),
         check(facts),
         unseen,
         len(files),

@@ -122,11 +122,14 @@ class DescribingKms(Protocol):
         """
         ...
 
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion | None:
+    def opened_by(self, wrapped_key: str | bytes, master_key_identifier: str) -> MasterVersion | None:
         """The key and version that open it, from opening it and not from its text; None where the KMS does not tell.
 
         Whoever destroys a version relies on this: a wrapped key may claim another version than the one that wrapped
         it, and one master key may go by several names.
+
+        Args:
+            wrapped_key: bytes, of a client that is a `BytesKms`, are what `BytesKms.unwrap_bytes` takes.
 
         Raises:
             KmsAccessError: nothing that may be used opens it.

@@ -99,6 +99,15 @@ def test_the_context_binds_the_master_keys_name(kms: AwsKms, admin: Any) -> None
     assert refused.value.problem is Problem.INVALID
 
 
+def test_what_iceberg_stores_has_no_context(kms: AwsKms, admin: Any) -> None:
+    made = admin.create_key()["KeyMetadata"]
+    wrapped = admin.encrypt(KeyId=made["KeyId"], Plaintext=KEY)["CiphertextBlob"]
+    assert kms.unwrap_bytes(wrapped, made["KeyId"]) == KEY
+    assert kms.opened_by(wrapped, made["KeyId"]).key == made["Arn"]
+    with pytest.raises(KmsAccessError):
+        kms.opened_by(base64.b64encode(wrapped).decode(), made["KeyId"])
+
+
 def test_rewrapping_stays_inside_and_moves_the_context(kms: AwsKms, admin: Any) -> None:
     old, new = (admin.create_key()["KeyMetadata"]["KeyId"] for _ in range(2))
     moved = kms.rewrap_key(kms.wrap_key(KEY, old), old, new)

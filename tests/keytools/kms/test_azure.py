@@ -16,7 +16,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from bloomseal.core.errors import UsageError
 from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.keytools.kms.azure import AzureKeyVault
-from bloomseal.keytools.kms.common import claimed_version, pack
+from bloomseal.keytools.kms.common import claimed_version, pack, unpack
 from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.kms_protocols import KeyState
 from support.kms_conformance import KmsClientConformance
@@ -86,6 +86,17 @@ def test_versions(kms: AzureKeyVault, server: AzureStub) -> None:
     assert kms.describe("pii").current == versions[1]
     assert kms.unwrap_key(old, "pii") == KEY
     assert kms.describe("pii").rotated is not None
+
+
+def test_it_opens_what_iceberg_stores(kms: AzureKeyVault, server: AzureStub) -> None:
+    """The service's ciphertext alone, which names no version: that of the latest one."""
+    wrapped = unpack(kms.wrap_key(KEY, "pii"), "pii", kms.kms_name)[1]
+    assert kms.unwrap_bytes(wrapped, "pii") == KEY
+    assert kms.opened_by(wrapped, "pii") is None
+    server.new_key("pii")
+    for name in ("pii", "health"):
+        with pytest.raises(KmsAccessError):
+            kms.unwrap_bytes(wrapped, name)
 
 
 def test_writers_are_authentic_by_the_version_that_wrapped(kms: AzureKeyVault) -> None:

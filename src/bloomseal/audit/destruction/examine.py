@@ -10,6 +10,7 @@ from ...core.keys.material import KeyMaterial
 from ...core.storage.ref import FileRef
 from ..facts.files.file import FileFacts
 from ..facts.files.scan import Scanner
+from ..facts.iceberg import TableKek
 from ..facts.keys import KeyFacts, SidecarView, file_of
 from .question import ALL_VERSIONS, DestructionQuestion, DestructionReason
 
@@ -38,11 +39,14 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A file to look at; `beside`: with the key material beside it. `orphan`: it is key material without its file."""
+    """A file to look at; `beside`: with the key material beside it. `orphan`: it is key material without its file.
+    `kek`: it holds this KEK of an encrypted Iceberg table.
+    """
 
     ref: FileRef
     beside: bool = False
     orphan: bool = False
+    kek: TableKek | None = None
 
 
 class Examiner:
@@ -60,7 +64,9 @@ class Examiner:
     def examine(self, work: Work) -> Examined:
         """Never raises for what is in a file."""
         found = Examined(work.ref.path)
-        if work.orphan:  # whatever it is for may come back
+        if work.kek is not None:
+            self._key(found, KeyFacts.of_kek(work.kek, self._scanner.kms), None, None)
+        elif work.orphan:  # whatever it is for may come back
             self._entries(found, SidecarView(FileRef(file_of(work.ref.path), work.ref.filesystem)), None)
         else:
             self._file(found, self._scanner.scan(work.ref), work.beside)
@@ -118,7 +124,7 @@ class Examiner:
         asked = None if question.version == ALL_VERSIONS else question.version
         as_asked = question.real._replace(key=question.master_key, version=asked)
         if claimed == as_asked or any(question.is_about(one) for one in (told, named, claimed) if one is not None):
-            what = f"a key is under {_shown(version.key, version.version)}"
+            what = f"{'a KEK' if key.material == 'kek' else 'a key'} is under {_shown(version.key, version.version)}"
             found.reasons.append(DestructionReason("no", found.place, what, column))
         elif told is None:
             if kms.is_witness:  # that there is none stands against a yes as it is, once for all keys

@@ -19,7 +19,7 @@ from ..facts.keys import file_of
 from ..facts.places import Places, Systems
 from .answer import NOT_LOOKED_AT, Destruction
 from .examine import Examined, Examiner, Work
-from .question import ALL_VERSIONS, CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
+from .question import CACHE_LIFETIME, DestructionQuestion, DestructionReason, ask
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -138,7 +138,6 @@ class Examination:
                 *(DestructionReason("unknown", os.fspath(given[0]), what) for what in self._changes(last, still)),
                 *(_placed(text) for text in (*places.unknown, *places.unsure)),
                 *(DestructionReason("unknown", place, "no file was found there") for place in places.empty),
-                *_wrapping_tables(places, last),
                 *self._gone,
                 *(reason for one in seen for reason in one.reasons),
             ],
@@ -205,20 +204,16 @@ class Examination:
             self._gone += self._done.pop(key)[1].reasons
 
 
-def _wrapping_tables(places: Places, question: DestructionQuestion) -> Iterator[DestructionReason]:
-    """Encrypted Iceberg tables whose KEKs the master key wraps. Which version of it, their metadata do not say."""
-    names = {question.master_key, question.real.key}
-    for table in places.encrypted:
-        if keks := {kek for kek, master in table.masters if master in names}:
-            answer = "no" if question.version == ALL_VERSIONS else "unknown"
-            what = f"it wraps {counted(len(keks), 'KEK')} of the encrypted Iceberg table, by which everything in it is opened"
-            yield DestructionReason(answer, table.folder.path, what)
-
-
 def _unread(places: Places) -> list[str]:
-    if not places.unread:
-        return []
-    return [f"{len(places.unread)} files that are no Parquet, ORC or table metadata, {places.unread[0]} among them"]
+    told = [
+        f"metadata of {table.folder.path} that only a catalog knows; of those in its folder "
+        f"{counted(len(table.metadata), 'file')} with {counted(len(table.keks), 'KEK')} were looked at"
+        for table in places.encrypted
+    ]
+    if places.unread:
+        what = f"{len(places.unread)} files that are no Parquet, ORC or table metadata, {places.unread[0]} among them"
+        told.append(what)
+    return told
 
 
 def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:
@@ -228,6 +223,11 @@ def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:
     for key, ref in beside.items():
         if key not in works and (own := systems.key(ref)) not in works:
             found[own] = Work(ref, orphan=True)
+    for table in places.encrypted:
+        for kek in table.keks:
+            ref = replace(table.folder, path=kek.metadata)
+            number, path = systems.key(ref)
+            found[number, f"{path}\n{kek}"] = Work(ref, kek=kek)
     return found
 
 
@@ -236,6 +236,7 @@ def _same(before: Places, after: Places) -> bool:
         [ref.path for ref in before.files] == [ref.path for ref in after.files]
         and [ref.path for ref in before.sidecars] == [ref.path for ref in after.sidecars]
         and (before.unknown, before.unsure, before.empty) == (after.unknown, after.unsure, after.empty)
+        and before.encrypted == after.encrypted
     )
 
 

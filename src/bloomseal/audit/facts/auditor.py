@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...core.errors import BloomsealError
 from ...core.keys.protocols import KeySource
+from ...core.storage.ref import FileRef
 from ...keytools.sources import as_key_source
 from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
-from .iceberg import TableFlaw, open_by_policy
-from .keys import KeyFacts, Kms
+from .iceberg import SEALED_ENDINGS, EncryptedTable, TableFlaw
+from .iceberg_opened import OpenedTable, open_by_policy
+from .keys import MANIFEST, KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
 
@@ -103,18 +105,32 @@ class Auditor:
         if self._problem is not None:
             places.unknown.append(self._problem)
         places.opened += self._unencrypted(places)
-        tools = self.tools
+        self._of_manifests.clear()
         for table in places.encrypted:
-            policy = self.policies.of(posixpath.join(table.folder.path, "metadata"))
-            if tools is not None and policy is not None and not table.nominal:
-                try:
-                    flaw, keys = open_by_policy(table, policy, tools.unwrap_bytes)
-                    places.opened += [] if flaw is None else [flaw]
-                    master = None if policy.iceberg is None else policy.iceberg.encryption_key
-                    self._of_manifests |= {path: (key, KeyFacts.of_manifest(master)) for path, key in keys.items()}
-                except BloomsealError as error:
-                    places.unknown.append(f"{table.folder.path}: the table's keys: {error.what}")
+            self._take(table, places, history)
         return places
+
+    def _take(self, table: EncryptedTable, places: Places, history: bool) -> None:
+        """The keys of an encrypted Iceberg table, and what hangs from them as far as its master key tells."""
+        policy, tools = self.policies.of(posixpath.join(table.folder.path, "metadata")), self.tools
+        opened, kms = OpenedTable(), Kms(tools, witness=True)
+        if tools is not None and policy is not None and policy.iceberg is not None and not table.nominal:
+            try:
+                opened = open_by_policy(table, policy.iceberg, tools.unwrap_bytes, history=history)
+                places.opened += [] if opened.flaw is None else [opened.flaw]
+                if history:
+                    _seen_whole(table, opened, places)
+            except BloomsealError as error:
+                places.unknown.append(f"{table.folder.path}: the table's keys: {error.what}")
+        by_kek = {kek.wrapped: KeyFacts.of_kek(kek, kms, MANIFEST) for kek in table.keks}
+        for path, wrapped in opened.under.items():
+            facts = by_kek.get(wrapped, KeyFacts(MANIFEST)).resolved(opened.keys[path].key)
+            self._of_manifests[path] = opened.keys[path], facts
+            if path.endswith(SEALED_ENDINGS):
+                places.sealed.append(_sealed_file(table, path, facts, opens=True))
+        for kek in table.keks:
+            facts = kms.judged(KeyFacts.of_kek(kek, kms))
+            places.sealed.append(_sealed_file(table, kek.metadata, facts, opens=facts.opened_by is not None))
 
     def _unencrypted(self, places: Places) -> Iterator[TableFlaw]:
         """Where the policy expects an encrypted Iceberg table, and none is: one flaw for each of its tables."""
@@ -162,6 +178,26 @@ class Auditor:
             if progress is not None:
                 progress(done, len(places.files))
         return files, nonces
+
+
+def _seen_whole(table: EncryptedTable, opened: OpenedTable, places: Places) -> None:
+    """What was to be known of each snapshot is, but for this."""
+    if table.sealed in places.unknown:
+        places.unknown.remove(table.sealed)
+    places.versions += opened.versions
+    places.missing += opened.missing
+    places.unknown += opened.problems + ([] if (flaw := opened.flaw) is None else [f"{flaw.file}: {flaw.what}"])
+    strangers = [path for path in table.streams if path not in opened.under]
+    places.unknown += [
+        f"{path}: a sealed file that no snapshot names, so that nobody knows its key" for path in strangers
+    ]
+
+
+def _sealed_file(table: EncryptedTable, path: str, key: KeyFacts, *, opens: bool) -> FileFacts:
+    """A file of the table's metadata, or the KEK in one, as the inventory has files."""
+    facts = FileFacts(FileRef(path, table.folder.filesystem), footer_verified=opens or None, algorithm="AES_GCM_V1")
+    facts.keys.append(key)
+    return facts
 
 
 def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:

@@ -1,32 +1,30 @@
-"""What is wrong with an encrypted Iceberg table as a table: seen without keys, and, with the policy's master key, by
-opening it.
-"""
+"""What everybody sees of an encrypted Iceberg table as a table: what is wrong with it, and its KEKs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ...core.decryption import IcebergSpec
-from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyError, UnsupportedError
+from ...core.errors import BloomsealError
+from ...core.keys.wrapping import unb64
+from ...core.limits import MAX_KEY_METADATA_BYTES
 from ...core.storage.ref import FileRef
-from ...policy import TablePolicy
+from ...core.text import counted
 from ...storage.formats import METADATA_ENDINGS
 from ...storage.logs.ags1 import is_sealed
 from ...storage.logs.iceberg import IcebergLog
-from ...storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
-from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY, IcebergFileKey, UnwrapBytes
+from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY
 from ...storage.logs.iceberg_metadata import below, read_metadata
 from ...storage.places import is_file, names_in
 
-__all__ = ["EncryptedTable", "TableFlaw", "look_at_table", "open_by_policy"]
+__all__ = ["SEALED_ENDINGS", "EncryptedTable", "TableFlaw", "TableKek", "look_at_table"]
 
-_SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
+SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
 """Of files that are AGS1 streams in an encrypted table; Parquet files are looked at one by one, as everywhere."""
 _NAMES: Final = ("key-id", "encrypted-by-id")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,6 +44,24 @@ class TableFlaw:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class TableKek:
+    """A key encryption key of an encrypted Iceberg table.
+
+    Attributes:
+        metadata: a metadata file that has it, wrapped as it is; the current one, if that does.
+        id, master_key: its own, and what wraps it.
+        wrapped: what the KMS made of it; empty where that can't be told.
+        made: None where it has no timestamp.
+    """
+
+    metadata: str
+    id: str
+    master_key: str
+    wrapped: bytes
+    made: datetime | None
+
+
 @dataclass(frozen=True)
 class EncryptedTable:
     """An Iceberg table whose metadata say that it is encrypted.
@@ -54,22 +70,28 @@ class EncryptedTable:
         folder: the table's.
         flaws: seen without a key.
         nominal: nothing in it is encrypted but in name.
-        made: when each KEK was made, by its id.
-        masters: the id of each key and of the one that wraps it, as any metadata file in the folder has it. A KEK may
-            be wrapped anew, and keep its id.
+        keks: of all metadata files in the folder. One that was wrapped anew keeps its id, and is there twice.
+        metadata: the metadata files, the current one first: the master key that each names, and the snapshots with the
+            places of their manifest lists.
+        streams: sealed files that are no Parquet.
+        sealed: that nobody without a key knows the table's files, in words; empty where no list of them is sealed.
+        elsewhere: metadata files that may be in other folders, in words.
         unseen: what could not be looked at, in words.
     """
 
     folder: FileRef
     flaws: tuple[TableFlaw, ...]
     nominal: bool
-    made: Mapping[str, datetime]
-    masters: Set[tuple[str, str]]
+    keks: tuple[TableKek, ...]
+    metadata: Mapping[str, tuple[str, tuple[tuple[int, str], ...]]]
+    streams: tuple[str, ...]
+    sealed: str
+    elsewhere: tuple[str, ...]
     unseen: tuple[str, ...]
 
 
 def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | None:
-    """Look at a table without keys; None where its metadata claim no encryption.
+    """Look at a table without keys; None where none of its metadata claim encryption.
 
     Args:
         others: paths of files below the folder that are no Parquet or ORC files, and no metadata.
@@ -85,15 +107,16 @@ class _TableLook:
     def __init__(self, log: IcebergLog) -> None:
         self._log = log
         self._folder = log.folder
-        inside = posixpath.dirname(log.metadata_path)
+        self._inside = inside = posixpath.dirname(log.metadata_path)
         self._names = [posixpath.join(inside, name) for name in names_in(FileRef(inside, log.folder.filesystem))]
         self._documents: dict[str, Any] = {}
         self._digests: dict[str, str] = {}
         self._flaws: dict[tuple[str, str], TableFlaw] = {}
-        self._made: dict[str, datetime] = {}
+        self._keks: dict[tuple[str, str, bytes], TableKek] = {}
         self._unseen: list[str] = []
         self._clear: dict[str, bool] = {}
-        for path in sorted({log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}):
+        metadata = {log.metadata_path, *(one for one in self._names if one.endswith(METADATA_ENDINGS))}
+        for path in sorted(metadata, key=lambda one: (one == log.metadata_path, one), reverse=True):
             try:
                 data = read_metadata(self._ref(path))
                 document = json.loads(data)
@@ -103,16 +126,12 @@ class _TableLook:
                 document, data = {}, path.encode()
             self._documents[path] = document if isinstance(document, dict) else {}
             self._digests[path] = hashlib.sha256(data).hexdigest()
-        self._masters = {
-            (str(one.get("key-id")), str(one.get("encrypted-by-id")))
-            for document in self._documents.values()
-            for one in _dicts(document, "encryption-keys")
-        }
+            for kek in _keks(path, self._documents[path]):
+                self._keks.setdefault((kek.id, kek.master_key, kek.wrapped), kek)
 
     @property
     def claimed(self) -> bool:
-        current = self._documents[self._log.metadata_path]
-        return MASTER_KEY in (current.get("properties") or {}) or bool(current.get("encryption-keys"))
+        return any(map(_claims, self._documents.values()))
 
     def table(self, others: Iterable[str]) -> EncryptedTable:
         current = self._documents[self._log.metadata_path]
@@ -124,28 +143,43 @@ class _TableLook:
             ),
             None,
         )
+        streams = [path for path in (*self._names, *others) if path.endswith(SEALED_ENDINGS)]
         nominal = newest is not None and newest.get("key-id") is None and self._lies_open(newest.get("manifest-list"))
-        if nominal:
-            self._add(
-                "encrypted-in-name-only",
-                self._log.metadata_path,
-                "encryption.key-id is set, and the current snapshot's manifest list, and so its files' keys, are in clear",
+        if nominal or not _claims(current):
+            nominal = True
+            what = (
+                "encryption.key-id is set, and the current snapshot's manifest list, and so its files' keys, are in clear"
+                if _claims(current)
+                else "older metadata are of an encrypted table, and encryption.key-id is gone: files are written in clear"
             )
+            self._add("encrypted-in-name-only", self._log.metadata_path, what)
         else:
             for path, document in sorted(self._documents.items()):
                 self._document(path, document)
-            for path in (*self._names, *others):
-                if path.endswith(_SEALED_ENDINGS) and self._is_clear(path):
-                    self._add("clear-in-encrypted-table", path, "in clear, in a table that is encrypted")
+            for path in filter(self._is_clear, streams):
+                self._add("clear-in-encrypted-table", path, "in clear, in a table that is encrypted")
         self._repeated()
-        flaws, unseen = tuple(self._flaws.values()), tuple(self._unseen)
-        return EncryptedTable(self._folder, flaws, nominal, self._made, self._masters, unseen)
+        metadata = {path: (_master_key(one), tuple(_snapshots(one))) for path, one in self._documents.items()}
+        every = [one for document in self._documents.values() for one in _dicts(document, "snapshots")]
+        lists = {(one.get("snapshot-id"), one["key-id"]) for one in every if one.get("key-id") is not None}
+        logged = (one.get("metadata-file") for doc in self._documents.values() for one in _dicts(doc, "metadata-log"))
+        elsewhere = {path for path in map(self._at, logged) if posixpath.dirname(path) != self._inside}
+        return EncryptedTable(
+            self._folder,
+            tuple(self._flaws.values()),
+            nominal,
+            tuple(self._keks.values()),
+            metadata,
+            tuple(path for path in streams if not self._clear.get(path)),
+            f"{self._folder.path}: {counted(len(lists), 'snapshot')} whose lists of files are sealed" if lists else "",
+            tuple(f"{_text(path)}: metadata of the table in another folder" for path in sorted(elsewhere)),
+            tuple(self._unseen),
+        )
 
     def _document(self, path: str, document: Mapping[str, Any]) -> None:
         keys = {one.get("key-id"): one for one in _dicts(document, "encryption-keys")}
-        for name, one in keys.items():
-            if one.get("encrypted-by-id") not in keys:
-                self._kek(path, str(name), one)
+        if any(kek.made is None for kek in _keks(path, document)):
+            self._add("unopenable-table", path, "a KEK without a timestamp")
         for one in _dicts(document, "snapshots"):
             name, listed = one.get("snapshot-id"), one.get("manifest-list")
             if clear := self._lies_open(listed):
@@ -162,12 +196,6 @@ class _TableLook:
         for statistics in (*_dicts(document, "statistics"), *_dicts(document, "partition-statistics")):
             if self._lies_open(place := statistics.get("statistics-path")):
                 self._add("clear-in-encrypted-table", self._at(place), "statistics in clear")
-
-    def _kek(self, path: str, name: str, kek: Mapping[str, Any]) -> None:
-        try:
-            self._made[name] = _EPOCH + timedelta(milliseconds=int(kek["properties"][KEK_TIMESTAMP]))
-        except (KeyError, TypeError, ValueError, OverflowError):
-            self._add("unopenable-table", path, "a KEK without a timestamp")
 
     def _repeated(self) -> None:
         first: dict[str, str] = {}
@@ -215,38 +243,42 @@ def _dicts(document: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
             yield one | {name: _text(str(one[name])) for name in _NAMES if one.get(name) is not None}
 
 
+def _keks(path: str, document: Mapping[str, Any]) -> Iterator[TableKek]:
+    """The entries that are KEKs.
+
+    Attack: whoever writes the metadata gives an entry the master key's name, so that the KEK seems to hang from that.
+    What others hang from is a KEK, and so is what has a KEK's timestamp.
+    """
+    entries = [*_dicts(document, "encryption-keys")]
+    names, above = ({one.get(name) for one in entries} for name in _NAMES)
+    for one in entries:
+        try:
+            made = _EPOCH + timedelta(milliseconds=int(one["properties"][KEK_TIMESTAMP]))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            made = None
+        master, wrapped = one.get("encrypted-by-id"), unb64(one.get("encrypted-key-metadata"))
+        if made is not None or master not in names or one.get("key-id") in above:
+            wrapped = wrapped if len(wrapped) <= MAX_KEY_METADATA_BYTES else b""
+            yield TableKek(path, str(one.get("key-id")), str(master), wrapped, made)
+
+
+def _master_key(document: Mapping[str, Any]) -> str:
+    """What the metadata name as the table's master key; empty: none."""
+    properties = document.get("properties")
+    return str(properties.get(MASTER_KEY) or "") if isinstance(properties, dict) else ""
+
+
+def _claims(document: Mapping[str, Any]) -> bool:
+    """Whether metadata are of an encrypted table."""
+    return bool(document.get("encryption-keys")) or _master_key(document) != ""
+
+
+def _snapshots(document: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    for one in _dicts(document, "snapshots"):
+        if isinstance(number := one.get("snapshot-id"), int):
+            yield number, str(one.get("manifest-list"))
+
+
 def _text(name: str) -> str:
     """As reports can hold it: JSON and file systems have names that are no text."""
     return name.encode(errors="backslashreplace").decode()
-
-
-def open_by_policy(
-    table: EncryptedTable, policy: TablePolicy, unwrap: UnwrapBytes
-) -> tuple[TableFlaw | None, dict[str, IcebergFileKey]]:
-    """Open a table by the policy's master key, down to its data files' keys, by the files' paths.
-
-    Args:
-        unwrap: the KMS of whoever looks; that of the policy may be another one.
-
-    Raises:
-        KeyAccessError, UnsupportedError: the KMS does not answer, or opens no such keys.
-    """
-    if policy.iceberg is None:
-        return None, {}
-    opened = _opened(table.folder, policy.iceberg, unwrap)
-    if isinstance(opened, dict):
-        return None, opened
-    trusting = _opened(table.folder, replace(policy.iceberg, allow_unknown_length=True), unwrap)
-    rule, found = ("unknown-length", trusting) if isinstance(trusting, dict) else ("unopenable-table", {})
-    return TableFlaw(rule, opened.file or table.folder.path, opened.what), found
-
-
-def _opened(folder: FileRef, spec: IcebergSpec, unwrap: UnwrapBytes) -> dict[str, IcebergFileKey] | BloomsealError:
-    try:
-        return EncryptedIcebergLog(folder, IcebergOpening(spec, unwrap)).keys()
-    except (KeyAccessError, UnsupportedError, MissingDependencyError) as error:
-        if not isinstance(error, KeyAccessError) or error.retryable:
-            raise  # that nobody could look is no flaw of the table
-        return error
-    except BloomsealError as error:
-        return error

@@ -1,6 +1,7 @@
 """The inventory: one row per file × row group × column chunk, as an Arrow table.
 
-A file whose column chunks can't be seen has one row, without row group and column. Unseen facts are null.
+A file whose column chunks can't be seen has one row, without row group and column. Of an encrypted Iceberg table so
+has each file of its metadata; a metadata file has one for each KEK. Unseen facts are null.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ _BLOOM: Final[_Columns] = {
 _ALL: Final = _FILE | _FOOTER_KEY | _CHUNK | _COLUMN_KEY | _SEALED | _PLACE | _BLOOM
 
 SCHEMA: Final = pa.schema({name: kind for name, (kind, _) in _ALL.items()}, metadata={"bloomseal.inventory": "1"})
-"""The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what
-all files seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how
-many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called
-absent.
+"""The inventory's columns. Moments are in UTC. ``kek_since`` is when a KEK was made, or else the oldest file seen under
+it, ``key_modules`` what all files seen have sealed under a data key (at the least, where ``modules_counted`` is false).
+``filter_asked`` is how many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how
+many of them it called absent.
 """
 
 
@@ -127,8 +128,9 @@ def inventory(
         UsageError, MissingDependencyError: no paths, or a table without its library.
     """
     auditor = Auditor(**access)
-    files, _ = auditor.look(auditor.find(paths), filters=filters, deep=deep, progress=progress)
-    return to_table(files, auditor.policies)
+    places = auditor.find(paths)
+    files, _ = auditor.look(places, filters=filters, deep=deep, progress=progress)
+    return to_table([*files, *places.sealed], auditor.policies)
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
@@ -204,8 +206,9 @@ def _kek_since(files: Sequence[FileFacts]) -> dict[str, datetime]:
     since: dict[str, datetime] = {}
     for facts in files:
         for key in facts.keys:
-            if key.kek_id is not None and facts.modified is not None:
-                since[key.kek_id] = min(since.get(key.kek_id, facts.modified), facts.modified)
+            moment = key.kek_since or facts.modified
+            if key.kek_id is not None and moment is not None:
+                since[key.kek_id] = min(since.get(key.kek_id, moment), moment)
     return since
 
 

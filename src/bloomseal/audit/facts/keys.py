@@ -27,6 +27,7 @@ from ...keytools.local_keys import version_of
 from ...keytools.material.store import MaterialStore
 from ...keytools.tools import KeyTools
 from ...storage.discovery.kinds import MATERIAL_PREFIX
+from .iceberg import TableKek
 
 __all__ = ["MANIFEST", "Impatient", "KeyFacts", "Kms", "SidecarView", "file_of"]
 
@@ -41,12 +42,13 @@ class KeyFacts:
 
     Attributes:
         material: ``internal``, ``external``, ``opaque`` (an id that means something to its writer), ``manifest`` (of an
-            encrypted Iceberg table) or ``none``.
+            encrypted Iceberg table), ``kek`` (of such a table, the KEK itself) or ``none``.
         key_id: an opaque id as text; the reference, where the material is external.
         data_key: says which data key it is, without saying the key: equal for equal keys.
         bits: length of the data key; None where it can't be told.
         master_key, version: what wrapped it, by the material's own account.
         kek_id: base64 of the KEK's id; None under single wrapping.
+        kek_since: when the KEK was made, where that is told.
         kms_url: the KMS's address in the file; None where it names none.
         problem: why the key could not be had; None where it could, or nobody tried.
         state: ``enabled``, ``disabled``, ``pending deletion``, ``destroyed``, ``unknown``; None where nobody was asked.
@@ -65,6 +67,7 @@ class KeyFacts:
     master_key: str | None = None
     version: str | None = None
     kek_id: str | None = None
+    kek_since: datetime | None = None
     kms_url: str | None = None
     problem: str | None = None
     state: str | None = None
@@ -100,9 +103,20 @@ class KeyFacts:
         return cls.of_material("external", reference, material, kms, url)
 
     @classmethod
-    def of_manifest(cls, master_key: str | None) -> KeyFacts:
-        """Of a data file of an encrypted Iceberg table, whose key its manifest holds."""
-        return cls(MANIFEST, master_key=master_key)
+    def of_kek(cls, kek: TableKek, kms: Kms, material: str = "kek") -> KeyFacts:
+        """Of a KEK of an encrypted Iceberg table; or, as `MANIFEST`, of a file's key that hangs from it."""
+        told = kms.opened_by(kek.wrapped, kek.master_key, None)
+        version = told if isinstance(told, MasterVersion) else None
+        return cls(
+            material,
+            data_key=None if material == MANIFEST else f"wrapped {_digest(kek.wrapped)}",
+            master_key=_once(kek.master_key),
+            version=None if version is None else _once(version.version),
+            kek_id=_once(kek.id),
+            kek_since=kek.made,
+            opened_by=version,
+            untold=told if isinstance(told, str) else None,
+        )
 
     @classmethod
     def of_material(
@@ -128,7 +142,7 @@ class KeyFacts:
             _once(material.master_key),
             _once(claimed_version(wrapped)),
             _once(material.kek_id),
-            own,
+            kms_url=own,
             opened_by=told if isinstance(told, MasterVersion) else None,
             untold=told if isinstance(told, str) else None,
         )
@@ -195,7 +209,7 @@ class Kms:
         self._client = None if tools is None else tools.kms
         self._dated = dated
         self._described: dict[tuple[str, str | None], tuple[MasterKeyFacts | None, str | None]] = {}
-        self._opened: dict[tuple[str, str | None, bytes], MasterVersion | str] = {}
+        self._opened: dict[tuple[str, str | None, bool, bytes], MasterVersion | str] = {}
 
     @property
     def names_local_versions(self) -> bool:
@@ -229,7 +243,7 @@ class Kms:
         doubts = () if since is not None else (f"the KMS does not tell the age of master key {facts.master_key}",)
         return replace(facts, state=state, current=told.current, version_since=since, doubts=doubts)
 
-    def opened_by(self, wrapped: str, master_key: str, url: str | None) -> MasterVersion | str | None:
+    def opened_by(self, wrapped: str | bytes, master_key: str, url: str | None) -> MasterVersion | str | None:
         """The key and version that open `wrapped`; a text where nobody can tell, and why; None where it is no witness.
 
         Args:
@@ -238,7 +252,8 @@ class Kms:
         if self._tools is None or not self.is_witness:
             return None
         # By what was wrapped: a hostile file could claim another's KEK id.
-        name = master_key, url, hashlib.sha256(wrapped.encode()).digest()
+        data = wrapped if isinstance(wrapped, bytes) else wrapped.encode()
+        name = master_key, url, isinstance(wrapped, bytes), hashlib.sha256(data).digest()
         if (known := self._opened.get(name)) is None:
             try:
                 known = self._tools.calls_for(url).opened_by(wrapped, master_key)

@@ -15,6 +15,7 @@ from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
 from ...storage.places import is_file, resolve_path
+from .files.file import FileFacts
 from .iceberg import EncryptedTable, TableFlaw, look_at_table
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Places:
         elsewhere: folders outside of a table's, where its log says that files go.
         encrypted: Iceberg tables whose metadata say that they are encrypted.
         opened: what opening these by the policy's master key has shown.
+        sealed: their KEKs and, opened, the files of their metadata, as the inventory has files.
         held: table's folder → file of its log → column → what of the column's values stands in it.
     """
 
@@ -86,6 +88,7 @@ class Places:
     elsewhere: list[str] = field(default_factory=list)
     encrypted: list[EncryptedTable] = field(default_factory=list)
     opened: list[TableFlaw] = field(default_factory=list)
+    sealed: list[FileFacts] = field(default_factory=list)
     held: dict[str, dict[str, dict[str, set[str]]]] = field(default_factory=dict)
 
     def add(self, other: Places) -> None:
@@ -175,14 +178,16 @@ def _add(ref: FileRef, places: Places, seen: _SeenFiles, history: bool) -> None:
     for folder, log in sorted(found.logs.items()):
         _from_log(FileRef(folder, ref.filesystem), log, places, seen, history)
         if isinstance(log, IcebergLog):
-            _look_at(log, found.unread, places)
+            _look_at(log, found.unread, places, history)
 
 
-def _look_at(log: IcebergLog, others: Iterable[str], places: Places) -> None:
+def _look_at(log: IcebergLog, others: Iterable[str], places: Places, history: bool) -> None:
     try:
         if (table := look_at_table(log, [path for path in others if _is_text(path)])) is not None:
             places.encrypted.append(table)
-            places.unknown += [_shown(text) for text in table.unseen]
+            places.unknown += [_shown(text) for text in (*table.unseen, *(table.elsewhere if history else ()))]
+            if table.sealed:
+                (places.unknown if history else places.untold).append(table.sealed)
     except (BloomsealError, OSError, ValueError, RecursionError) as error:
         places.unknown.append(f"{_shown(log.folder.path)}: its encryption can't be looked at ({type(error).__name__})")
 

@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 
 from .groups import Files, groups, text
 
-__all__ = ["FOOTER", "Use", "columns_of", "looked_into", "total", "unreadable", "uses_of"]
+__all__ = ["FOOTER", "KEK", "Use", "columns_of", "looked_into", "total", "unreadable", "uses_of"]
 
 FOOTER: Final = "(footer)"
+KEK: Final = "(KEK)"
+"""Of an encrypted Iceberg table, in its metadata file."""
 _PLACE: Final = (
     "table",
     "column",
@@ -43,7 +45,7 @@ class Use:
 
     Attributes:
         table: by the policy; None where it names none.
-        column: dotted path, or `FOOTER`.
+        column: dotted path, `FOOTER` or `KEK`.
         master_key, version: None where the files don't tell.
         state: of the master key, where the KMS was asked.
         since: when the version was made, as far as the KMS tells.
@@ -121,7 +123,8 @@ def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:
     named = {name: f"{prefix}{of}" for name, of in own.items()}
     whole = {"table": "table", "algorithm": "algorithm", "file": "file", "file_modified": "file_modified"}
     columns = {name: found[of] for name, of in (named | whole).items()}
-    columns["column"] = text(found["column"]) if column is None else pa.array([column] * count, pa.string())
+    kek = pc.fill_null(pc.equal(text(found["footer_material"]), "kek"), False)
+    columns["column"] = text(found["column"]) if column is None else pc.if_else(kek, KEK, column)
     columns["modules"] = found["modules"] if column is None else pa.array([0] * count, pa.int64())
     return pa.table(columns)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ..._version import __version__
 from ...core.text import safe_text
 from ..facts.groups import groups
-from ..facts.uses import FOOTER, Use, total, uses_of
+from ..facts.uses import FOOTER, KEK, Use, total, uses_of
 from ..report import Report
 
 __all__ = ["VERSIONS", "to_cbom"]
@@ -100,6 +100,9 @@ class _Bill:
         algorithm = use.algorithm or ""
         if use.column == FOOTER and algorithm.startswith(_ORC):
             return  # an ORC footer has no key
+        if use.column == KEK:
+            self.masters.setdefault((str(use.master_key), use.version), []).append(use)
+            return
         for one in _modes(algorithm, use.bits):
             self.algorithms.setdefault(one, []).append(use)
         if use.master_key is None:

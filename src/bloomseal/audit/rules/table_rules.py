@@ -38,7 +38,7 @@ def check_encrypted_tables(facts: Facts) -> Iterator[Finding]:
     flaws += [one for one in opened if worst.get(one.file, Severity.INFO) < RULES[ids[one.rule]].severity]
     yield from (found(ids[one.rule], one.what, None, one.file) for one in flaws)
     for table in facts.places.encrypted:
-        for name, since in table.made.items():
-            if facts.now - since > _LIFETIME:
+        for name, since in {kek.id: kek.made for kek in table.keks}.items():
+            if since is not None and facts.now - since > _LIFETIME:
                 message = f"KEK {name} was made on {since:%Y-%m-%d}"
                 yield found(ids["old-table-kek"], message, None, table.folder.path)

@@ -241,7 +241,7 @@ class Keyring:
         """As `BytesKms`: ``nonce(12) ‖ ciphertext ‖ tag(16)`` under any enabled version, bound to nothing, as Iceberg's
         clients for key stores in memory and in files write it.
         """
-        return open_unbound(self._key(master_key_identifier, self._load()), wrapped_key)
+        return open_unbound(self._key(master_key_identifier, self._load()), wrapped_key)[1]
 
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
@@ -260,7 +260,7 @@ class Keyring:
         changed = datetime.fromtimestamp(self._seen[3] / 1e9, UTC)
         return facts(self._key(master_key_identifier, keys), changed)
 
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+    def opened_by(self, wrapped_key: str | bytes, master_key_identifier: str) -> MasterVersion:
         """The version whose key opens it, disabled ones too."""
         key = self._key(master_key_identifier, self._load())
         return MasterVersion(key.name, str(witness(key, wrapped_key)))

@@ -127,13 +127,15 @@ def _parse(wrapped_key: str, name: str) -> tuple[int, str]:
     return int(version), fields["encryptedKey"]
 
 
-def witness(key: MasterKey, wrapped_key: str) -> int:
+def witness(key: MasterKey, wrapped_key: str | bytes) -> int:
     """The version of `key` that opens a wrapped key, whatever it says of itself. A disabled one is tried too: nothing
     is done with what it opens.
 
     Raises:
         KmsAccessError: none does.
     """
+    if isinstance(wrapped_key, bytes):
+        return open_unbound(key, wrapped_key, disabled=True)[0]
     if (found := _unwrap_pair(key, wrapped_key, disabled=True)) is not None:
         return found[0]
     claimed, wrapped = _parse(wrapped_key, key.name)
@@ -150,13 +152,19 @@ def witness(key: MasterKey, wrapped_key: str) -> int:
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
 
 
-def open_unbound(key: MasterKey, wrapped_key: bytes) -> bytes:
-    """What is wrapped under a version of `key` without a word on which. Raises KmsAccessError: none opens it."""
+def open_unbound(key: MasterKey, wrapped_key: bytes, *, disabled: bool = False) -> tuple[int, bytes]:
+    """The version under which this is wrapped, bound to nothing, and what it holds. Raises KmsAccessError: none opens
+    it.
+
+    Args:
+        disabled: try disabled versions too.
+    """
     wrapped = base64.b64encode(wrapped_key).decode()
     for version in reversed(key.versions):
-        if version.key is not None and version.state is KeyState.ENABLED and version.kind.symmetric:
+        wanted = version.kind.symmetric and (disabled or version.state is KeyState.ENABLED)
+        if version.key is not None and wanted:
             with contextlib.suppress(KeyAccessError):
-                return unwrap_locally(wrapped, version.key, b"").reveal()
+                return version.version, unwrap_locally(wrapped, version.key, b"").reveal()
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
 
 

@@ -234,14 +234,16 @@ class AwsKms(VendorKms):
                 raise
             return []
 
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+    def opened_by(self, wrapped_key: str | bytes, master_key_identifier: str) -> MasterVersion:
         """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias
         may lead to another key by now.
         """
-        blob, context = self._blob(wrapped_key, master_key_identifier), _context(master_key_identifier)
-        answer = self._answered(
-            lambda: self._client.decrypt(CiphertextBlob=blob, EncryptionContext=context), master_key_identifier
-        )
+        bare = isinstance(wrapped_key, bytes)
+        request: dict[str, Any] = {
+            "CiphertextBlob": wrapped_key if bare else self._blob(str(wrapped_key), master_key_identifier)
+        }
+        request |= {} if bare else {"EncryptionContext": _context(master_key_identifier)}
+        answer = self._answered(lambda: self._client.decrypt(**request), master_key_identifier)
         return MasterVersion(_key_of(answer["KeyId"]), answer.get("KeyMaterialId"))
 
     def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:

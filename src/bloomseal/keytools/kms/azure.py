@@ -86,6 +86,19 @@ class AzureKeyVault(VendorKms):
         )
         return bytes(answer.key)
 
+    def unwrap_bytes(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """As `BytesKms`: by the key's latest version and the algorithm of its kind. The bytes do not say which version
+        wrapped them.
+        """
+        key = self._get(master_key_identifier)
+        if (algorithm := _algorithm(key)) is None:
+            raise self._problem(Problem.INVALID, master_key_identifier, "it is no key that wraps")
+        answer = self._answered(
+            lambda: self._client_of(key).unwrap_key(self._crypto.KeyWrapAlgorithm(algorithm), wrapped_key),
+            master_key_identifier,
+        )
+        return bytes(answer.key)
+
     def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:
         """By the latest version; the vault does not tell the first one's date without a right to list versions.
 
@@ -105,7 +118,7 @@ class AzureKeyVault(VendorKms):
             authenticates_writers={"A256KW": True, "RSA-OAEP-256": False}.get(str(algorithm)),
         )
 
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> None:
+    def opened_by(self, wrapped_key: str | bytes, master_key_identifier: str) -> None:
         """None: the vault does not tell which version opened it."""
 
     def _get(self, master_key: str) -> Any:

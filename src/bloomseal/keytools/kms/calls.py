@@ -175,14 +175,14 @@ class KmsCalls:
             raise self._invalid(master_key, "it returned no MasterKeyFacts")
         return told
 
-    def opened_by(self, wrapped: str, master_key: str) -> MasterVersion:
+    def opened_by(self, wrapped: str | bytes, master_key: str) -> MasterVersion:
         """As `DescribingKms.opened_by`.
 
         Raises:
             KeyAccessError: refused, unreachable; or a client that can't tell.
         """
         client, told = self.client, None
-        if isinstance(client, DescribingKms):
+        if isinstance(client, DescribingKms) and (isinstance(wrapped, str) or isinstance(client, BytesKms)):
             told = self.ask("unwraps", master_key, client.opened_by, wrapped, master_key)
         if told is None:
             raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")

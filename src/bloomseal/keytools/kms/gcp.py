@@ -114,7 +114,7 @@ class GcpKms(VendorKms):
             authenticates_writers={"ENCRYPT_DECRYPT": True, "ASYMMETRIC_DECRYPT": False}.get(key.purpose.name),
         )
 
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> None:
+    def opened_by(self, wrapped_key: str | bytes, master_key_identifier: str) -> None:
         """None: the service does not tell which version opened it."""
 
     def _is_gone(self, master_key: str, version: str) -> bool:

@@ -122,7 +122,7 @@ class IcebergLog:
 
     def history(self) -> History:
         """The files of all snapshots that any metadata in the folder still name, expired ones too, and the columns
-        whose values the metadata hold.
+        whose values the metadata hold. What sealed lists name is left out.
         """
         found = History()
         if not self._newest:
@@ -131,8 +131,6 @@ class IcebergLog:
         files = names_of(inside)
         tables = {self._metadata.path: self._table} | dict(self._others(inside, files, found))
         names, seen = Names(), set[int](self._sealed)
-        if seen:
-            found.problems.append(f"{self._ref.path}: {len(seen)} snapshots whose lists of files are sealed")
         for path, table in tables.items():
             names.add(table.metadata)
             found.elsewhere |= set(self._elsewhere(table.metadata))
@@ -163,7 +161,10 @@ class IcebergLog:
             if NUMBER.fullmatch(name) is None:
                 found.problems.append(f"{ref.path}: its name has no number, so that it may be the table's latest")
             try:
-                yield ref.path, load(ref, read_metadata(ref), self.folder)
+                data = read_metadata(ref)
+                table = load(ref, data, self.folder)
+                self._sealed |= _sealed(data)
+                yield ref.path, table
             except BloomsealError as error:
                 found.problems.append(f"{ref.path}: {error.what}")
 

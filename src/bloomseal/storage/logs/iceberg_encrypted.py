@@ -20,7 +20,7 @@ from ..places import open_source
 from .ags1 import Ags1Stream
 from .decoded import avro_header, need_avro, need_readable
 from .iceberg import IcebergLog, format_of
-from .iceberg_keys import IcebergFileKey, IcebergTableKeys, UnwrapBytes
+from .iceberg_keys import IcebergFileKey, IcebergKek, IcebergTableKeys, UnwrapBytes
 from .iceberg_metadata import below, load, newest_metadata, read_metadata
 from .snapshot import LiveFile, Snapshot, opened
 
@@ -46,15 +46,25 @@ class EncryptedIcebergLog(IcebergLog):
         ref: the table's folder, or one of its metadata files.
         opening: what is expected.
         version: the id of a snapshot; None: the current one.
+        metadata: a metadata file of this table, however old; None: the newest.
 
     Raises:
         PolicyError: not what is expected.
         FormatError, IntegrityError, KeyAccessError, UsageError.
+
+    Attributes:
+        kek: what the snapshot's keys hang from; None of a table without rows.
+        manifests: those of the snapshot.
     """
 
-    def __init__(self, ref: FileRef, opening: IcebergOpening, version: int | None = None) -> None:
+    def __init__(
+        self, ref: FileRef, opening: IcebergOpening, version: int | None = None, metadata: FileRef | None = None
+    ) -> None:
         self.sealed, self._sealed = False, set()
-        self.folder, self._metadata, self._newest = newest_metadata(ref)
+        self.folder, self._metadata, self._newest = (ref, metadata, True) if metadata else newest_metadata(ref)
+        self.kek: IcebergKek | None = None
+        self._of_list: dict[str, IcebergFileKey] = {}
+        self.manifests: list[Any] = []
         self._ref, self._version, self._opening = self.folder, version, opening
         try:
             self._open(read_metadata(self._metadata))
@@ -77,18 +87,18 @@ class EncryptedIcebergLog(IcebergLog):
         if self._id is None:  # a table without rows; whoever pins a state has one
             if spec.min_sequence_number:
                 raise PolicyError("the table has no snapshot, and min_sequence_number is given")
-            self._manifests: list[Any] = []
             return
         if not isinstance(snapshot := snapshots.get(self._id), Mapping):
             raise FormatError(f"the table has no snapshot {self._id}")
-        key = keys.manifest_list(snapshot)
-        self._manifests = opened(self._ref, lambda: self._list(snapshot, key))
+        self.kek, key = keys.manifest_list(snapshot)
+        self.manifests = opened(self._ref, lambda: self._list(snapshot, key))
 
     def _list(self, snapshot: Mapping[str, Any], key: IcebergFileKey) -> list[Any]:
         """The manifests that the snapshot's list names."""
         from pyiceberg.manifest import read_manifest_list
 
         place = str(snapshot.get("manifest-list"))
+        self._of_list[place] = key
         data = self._opened(place, key, None)
         if avro_header(data, place).get("snapshot-id") != str(snapshot["snapshot-id"]):
             raise IntegrityError("the manifest list is of another snapshot than the metadata say", file=place)
@@ -109,19 +119,19 @@ class EncryptedIcebergLog(IcebergLog):
         """The files of the snapshot, with those that tell which rows were deleted."""
         return {self._path(entry.data_file) for _, entries in self._entries() for entry in entries}
 
+    def stream_keys(self) -> dict[str, IcebergFileKey]:
+        """The key of the manifest list and of each manifest, by its path."""
+        every = self._of_list | {one.manifest_path: _key(one.key_metadata, one.manifest_path) for one in self.manifests}
+        return {self.place(place).path: key for place, key in every.items()}
+
     def keys(self) -> dict[str, IcebergFileKey]:
-        """The key of each Parquet file of the snapshot, deletes among them, by its path.
+        """The key of each file of the snapshot, deletes among them, by its path.
 
         Raises:
-            PolicyError: a file of the table, in whatever format, has no key.
+            PolicyError: a file of the table has no key.
         """
-        found = {}
-        for _, entries in opened(self._ref, lambda: [*self._entries()]):
-            for entry in entries:
-                path, key = self._path(entry.data_file), self._key(entry.data_file)
-                if format_of(entry.data_file) == "PARQUET":
-                    found[path] = key
-        return found
+        every = opened(self._ref, lambda: [*self._entries()])
+        return {self._path(one.data_file): self._key(one.data_file) for _, entries in every for one in entries}
 
     def _key(self, file: Any) -> IcebergFileKey:
         path = self._path(file)
@@ -167,7 +177,7 @@ class EncryptedIcebergLog(IcebergLog):
     def _entries(self) -> Iterator[tuple[dict[str, str], list[Any]]]:
         """Header and live entries of each manifest."""
         with ThreadPoolExecutor() as pool:
-            yield from pool.map(self._manifest, self._manifests)
+            yield from pool.map(self._manifest, self.manifests)
 
     def _manifest(self, manifest: Any) -> tuple[dict[str, str], list[Any]]:
         from pyiceberg.avro.file import AvroFile
@@ -175,7 +185,7 @@ class EncryptedIcebergLog(IcebergLog):
 
         place = manifest.manifest_path
         if manifest.key_metadata is None:
-            raise PolicyError("a manifest in clear in an encrypted table", file=self._mapped_place(place).path)
+            raise PolicyError("a manifest in clear in an encrypted table", file=self.place(place).path)
         # The list authenticates, and so does the length that it names.
         data = self._opened(place, _key(manifest.key_metadata, place), manifest.manifest_length)
         with AvroFile[Any](
@@ -185,7 +195,7 @@ class EncryptedIcebergLog(IcebergLog):
 
     def _opened(self, place: str, key: IcebergFileKey, length: int | None) -> bytes:
         """A sealed file of the metadata as a whole."""
-        ref = self._mapped_place(place)
+        ref = self.place(place)
         with open_source(ref) as source:
             if (told := key.length if key.length is not None else length) is None:
                 if not self._opening.spec.allow_unknown_length:
@@ -201,7 +211,7 @@ class EncryptedIcebergLog(IcebergLog):
         need_avro(data, ref.path)
         return data
 
-    def _mapped_place(self, place: str) -> FileRef:
+    def place(self, place: str) -> FileRef:
         """Where a file lies that the metadata name: below the table's folder, wherever that is by now.
 
         Raises:
@@ -212,7 +222,7 @@ class EncryptedIcebergLog(IcebergLog):
         return FileRef(f"{self._ref.path.rstrip('/')}/{inside}", self._ref.filesystem)
 
     def _path(self, file: Any) -> str:
-        return self._mapped_place(file.file_path).path
+        return self.place(file.file_path).path
 
     def _partitioned_by(self, header: Mapping[str, str], schema: Any) -> dict[int, str]:
         """Place in a partition → column, for columns that stand there as they are.

@@ -22,7 +22,7 @@ from ...core.errors import FormatError, IntegrityError, PolicyError
 from ...core.keys.access import shown
 from ...core.limits import MAX_KEY_METADATA_BYTES
 
-__all__ = ["KEK_TIMESTAMP", "MASTER_KEY", "IcebergFileKey", "IcebergTableKeys", "UnwrapBytes"]
+__all__ = ["KEK_TIMESTAMP", "MASTER_KEY", "IcebergFileKey", "IcebergKek", "IcebergTableKeys", "UnwrapBytes"]
 
 UnwrapBytes = Callable[[bytes, str], SecretKey]
 """What a KMS gives for its own ciphertext, and the master key's name."""
@@ -66,6 +66,20 @@ class IcebergFileKey:
         return cls(SecretKey(key), prefix, length)
 
 
+@dataclass(frozen=True)
+class IcebergKek:
+    """A key encryption key, opened.
+
+    Attributes:
+        id: as the metadata have it.
+        wrapped: what the KMS has made of it.
+    """
+
+    id: str
+    wrapped: bytes = field(repr=False)
+    key: SecretKey
+
+
 class IcebergTableKeys:
     """The keys that a table's metadata hold, wrapped: master key → KEK → key metadata of manifest lists.
 
@@ -92,8 +106,8 @@ class IcebergTableKeys:
             raise FormatError("encryption-keys of the metadata that can't be understood") from None
         self._spec, self._unwrap = spec, unwrap
 
-    def manifest_list(self, snapshot: Mapping[str, Any]) -> IcebergFileKey:
-        """The key metadata of a snapshot's manifest list.
+    def manifest_list(self, snapshot: Mapping[str, Any]) -> tuple[IcebergKek, IcebergFileKey]:
+        """The key metadata of a snapshot's manifest list, and the KEK that they hang from.
 
         Raises:
             PolicyError: the snapshot's manifest list is in clear, or its KEK hangs from another master key.
@@ -103,20 +117,20 @@ class IcebergTableKeys:
         if (key_id := snapshot.get("key-id")) is None:
             raise PolicyError("the snapshot has no key-id: its manifest list is in clear, or its key was taken away")
         entry = self._entry(str(key_id))
-        kek = self._entry(str(entry.get("encrypted-by-id")))
+        kek = self._entry(name := str(entry.get("encrypted-by-id")))
         if kek.get("encrypted-by-id") != self._spec.encryption_key:
             raise PolicyError("the table's KEK is not wrapped by the expected master key")
         told = kek.get("properties")
         if not isinstance(told, Mapping) or not isinstance(timestamp := told.get(KEK_TIMESTAMP), str):
             raise FormatError("the table's KEK has no timestamp")
-        under = self._unwrap(_wrapped(kek), self._spec.encryption_key)
+        under = self._unwrap(wrapped := _wrapped(kek), self._spec.encryption_key)
         sealed = _wrapped(entry)
         try:
             opened = AESGCM(under.reveal()).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], timestamp.encode())
         except (InvalidTag, ValueError):
             pass
         else:
-            return IcebergFileKey.parse(opened)
+            return IcebergKek(name, wrapped, under), IcebergFileKey.parse(opened)
         raise IntegrityError("the key of the manifest list does not open: another KEK's, or altered")
 
     def _entry(self, key_id: str) -> Mapping[str, Any]:

@@ -59,7 +59,7 @@ class Scanner:
         of_manifests: Mapping[str, tuple[IcebergFileKey, KeyFacts]] | None = None,
     ) -> None:
         self._keys = keys
-        self._of_manifests = of_manifests or {}
+        self._of_manifests = {} if of_manifests is None else of_manifests
         self.kms = kms or Kms()
         self.prefixes = prefixes
         self._access_log = access_log
