@@ -39,7 +39,7 @@ import org.slf4j.LoggerFactory;
  * Written for Janino, hence without lambdas and generics.
  */
 public final class KeyBridge implements KmsClient {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  static final ObjectMapper JSON = new ObjectMapper();
   private static final Map BRIDGES = new ConcurrentHashMap();
   /** What enable was given, by its digest: as immutable as that. */
   private static final Map GIVEN = new ConcurrentHashMap();

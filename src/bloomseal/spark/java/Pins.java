@@ -1,7 +1,6 @@
 package bloomseal.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
@@ -52,7 +51,7 @@ final class Pins {
       ParquetReadOptions options = HadoopReadOptions.builder(conf, place.file).withDecryption(sealed).build();
       ParquetFileReader reader = new ParquetFileReader(HadoopInputFile.fromPath(place.file, conf), options);
       try {
-        JsonNode fields = wanted == null ? null : new ObjectMapper().readTree(wanted).get("fields");
+        JsonNode fields = wanted == null ? null : KeyBridge.JSON.readTree(wanted).get("fields");
         new Pins(place, place.pins()).check(reader, keys, fields);
       } finally {
         reader.close();

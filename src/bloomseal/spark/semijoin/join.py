@@ -90,11 +90,8 @@ def with_keys(
         rows = request.rows(schema, where, question.search, question.use_index)
     else:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=3)
-        whole = whole_table(request, schema) if question.alike or request.settings.merge_schema else None
-        if whole is None:
-            rows = request.rows(schema, where, question.search.of_all(), question.use_index)
-        else:
-            rows = whole if where is None else whole.where(where)
+        whole = whole_table(request, schema, where) if question.alike or request.settings.merge_schema else None
+        rows = request.rows(schema, where, question.search.of_all(), question.use_index) if whole is None else whole
     if question.prediction.keys <= _BROADCAST_KEYS:
         wanted = f.broadcast(wanted)
     joined = rows.join(wanted, rows[path_in_sql(column)] == wanted[wanted.columns[0]], "left_semi")

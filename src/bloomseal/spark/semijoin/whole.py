@@ -15,7 +15,7 @@ from ..session import settings_for
 from .keys import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from ...policy import TablePolicy
@@ -27,11 +27,11 @@ __all__ = ["whole_table"]
 _TASK_BYTES: Final = 128 * 1024 * 1024
 
 
-def whole_table(request: Request, schema: StructType) -> DataFrame | None:
-    """These columns of all of a table without a log; None where the session has no key bridge, the bridge could not do
-    what the policy or an option asks for, or Spark's reader finds other files in the table's folder, or has other types
-    for them: it reads nanoseconds and half floats in other ways or not at all. Before it opens a file, the bridge holds
-    the columns that it reads against the policy (`java/Pins.java`).
+def whole_table(request: Request, schema: StructType, where: Column | str | None) -> DataFrame | None:
+    """These columns of all rows, of a table without a log, for which a condition holds; None where the session has no
+    key bridge, the bridge could not do what the policy or an option asks for, or Spark's reader finds other files in
+    the table's folder, or has other types for them: it reads nanoseconds and half floats in other ways or not at all.
+    Before it opens a file, the bridge holds the columns that it reads against the policy (`java/Pins.java`).
     """
     spark, settings, tree = request.spark, request.settings, request.tree
     bridged = spark.conf.get("bloomseal.kms", None) == settings.kms
@@ -41,6 +41,9 @@ def whole_table(request: Request, schema: StructType) -> DataFrame | None:
         return None
     # A session that leaves out what can't be read would answer without a word.
     strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    if where is None:
+        # All pages are read, so that nobody need open what tells of each.
+        strict["parquet.filter.columnindex.enabled"] = "false"
     keys = settings_for(spark, table, settings.paths[0], pinned=True)
     reader = spark.read.options(**strict, **keys).option("parquet.crypto.factory.class", CRYPTO_FACTORY)
     try:
@@ -54,7 +57,8 @@ def whole_table(request: Request, schema: StructType) -> DataFrame | None:
     # Spark makes a task of some thirty small files, and starting it is a good part of its work.
     cores = spark.sparkContext.defaultParallelism
     tasks = max(4 * cores, sum(file.size for file in tree.files) // _TASK_BYTES)
-    return frame.select(*map(quoted, schema.names)).coalesce(tasks)
+    rows = frame if where is None else frame.where(where)
+    return rows.select(*map(quoted, schema.names)).coalesce(tasks)
 
 
 def _bridge_opens(settings: SourceOptions, table: TablePolicy) -> bool:
