@@ -41,15 +41,17 @@ def test_schemas_merge_to_the_wider_type() -> None:
 
 
 def test_a_folder_with_a_log_is_not_written_to(tmp_path: Path) -> None:
-    from bloomseal.spark.source.files.logs import refuse_logs, sink_files
+    from bloomseal.spark.listing import files_at
+    from bloomseal.spark.source.files.logs import need_no_stream, sink_files
 
-    refuse_logs(str(tmp_path / "not there"))
+    files_at(str(tmp_path / "not there"), to_write=True).need_no_log()
     (tmp_path / "metadata").mkdir()
-    refuse_logs(str(tmp_path))
+    files_at(str(tmp_path)).need_no_log()
+    need_no_stream(str(tmp_path))
     assert sink_files(None, str(tmp_path)) is None
     (tmp_path / "metadata" / "v1.metadata.json").touch()
     with pytest.raises(bs.UnsupportedError, match="Iceberg"):
-        refuse_logs(str(tmp_path))
+        files_at(str(tmp_path)).need_no_log()
     log = tmp_path / "t" / "_spark_metadata"
     log.mkdir(parents=True)
     line = '{{"path":"file://{root}/{name}","size":1,"action":"{action}"}}'
@@ -59,7 +61,7 @@ def test_a_folder_with_a_log_is_not_written_to(tmp_path: Path) -> None:
     (log / "2").write_text("v1\n" + line.format(root=tmp_path / "t", name="c.parquet", action="delete"))
     assert sink_files(None, str(tmp_path / "t")) == {str(tmp_path / "t" / "a b.parquet")}
     with pytest.raises(bs.UnsupportedError, match="file sink"):
-        refuse_logs(str(tmp_path / "t"))
+        need_no_stream(str(tmp_path / "t"))
     (log / "3").write_text("v2\n")
     with pytest.raises(bs.FormatError):
         sink_files(None, str(tmp_path / "t"))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..core.errors import UsageError
+from ..core.errors import UnsupportedError, UsageError
+from ..core.text import articled
 from ..storage.discovery import files
-from ..storage.discovery.kinds import Listing, NothingThereError, is_hidden
+from ..storage.discovery.kinds import Listing, NothingThereError, TableLayout, is_hidden
 from .versions import check_version
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "SparkTableFiles",
     "above_pattern",
     "classic_jvm",
+    "files_at",
     "in_folder",
     "is_hidden",
     "list_files",
@@ -51,13 +53,27 @@ class SparkTableFiles:
     Attributes:
         base: URI of their file system, which executors open by themselves; None: local.
         names: their paths on it, sorted. What Spark takes for hidden is left out.
-        log: the folder of a Delta, Iceberg or Hudi table in it, whose log says which files are live; None where there
-            is none.
+        log: the folder of a Delta, Iceberg or Hudi table in it, whose log says which files are live, and which of them
+            it is; None where there is none.
     """
 
     base: str | None
     names: tuple[str, ...]
-    log: str | None = None
+    log: tuple[str, TableLayout] | None = None
+
+    def need_no_log(self) -> None:
+        """Refuse to write among files that a log names: readers would see none of the new ones, or miss the old ones.
+
+        Raises:
+            UnsupportedError: there is such a log.
+        """
+        if self.log is not None:
+            folder, layout = self.log
+            raise UnsupportedError(
+                f"the folder is {articled(layout)} table, whose log names its files and keeps their sizes",
+                file=folder,
+                hint="another folder; the log would not name what is written here",
+            )
 
 
 def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: bool = False) -> SparkTableFiles:
@@ -71,17 +87,22 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: b
         UsageError: a file, a file system that the driver can't open, or what can't be listed: a link out of the table
             too.
     """
-    text = qualified(spark, path)
+    return files_at(qualified(spark, path), to_write=to_write)
+
+
+def files_at(path: str, *, to_write: bool = False) -> SparkTableFiles:
+    """As `list_files`, of a path or URI as Hadoop spells it."""
     try:
-        base, found = listing_of(text)
+        base, found = listing_of(path)
     except NothingThereError:
         if to_write:
-            return SparkTableFiles(split_uri(text)[0], ())
+            return SparkTableFiles(split_uri(path)[0], ())
         raise
     if found.root is None:
-        raise UsageError("a table is a folder, and this is a file", file=os.fspath(path))
-    log = next((f"{found.root.path}/{folder}".rstrip("/") for folder in sorted(found.tables)), None)
-    return SparkTableFiles(base, tuple(sorted(one.ref.path for one in found.files)), log)
+        raise UsageError("a table is a folder, and this is a file", file=path)
+    root = found.root.path
+    logs = [(f"{root}/{folder}".rstrip("/"), layout) for folder, layout in sorted(found.tables.items())]
+    return SparkTableFiles(base, tuple(sorted(one.ref.path for one in found.files)), logs[0] if logs else None)
 
 
 def listing_of(path: str) -> tuple[str | None, Listing]:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from ...core.errors import BloomsealError, UnsupportedError, UsageError
+from ...core.errors import BloomsealError, UsageError
 from ...policy import TablePolicy
 from ..listing import SparkTableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
@@ -78,12 +78,8 @@ def attach(spark: SparkSession, path: str | os.PathLike[str], **options: Unpack[
     if not job.policy.bloom_filters():
         raise UsageError(f"the policy promises no filters for {job.policy.name}")
     with job.described("attach filters to"):
-        if (files := list_files(spark, path)).log is not None:
-            raise UnsupportedError(
-                "a table's log keeps the sizes of its files, which attach would change",
-                file=files.log,
-                hint="rewrite the table",
-            )
+        files = list_files(spark, path)
+        files.need_no_log()
         return _rows(job, files, _attached, _ATTACHED)
 
 

@@ -130,12 +130,14 @@ def write(
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
     writer = df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
-    from ..source.files.logs import refuse_logs
+    from ..source.files.logs import need_no_stream
 
     with in_turn(qualified(spark, target)):
         # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
-        before = set(list_files(spark, target, to_write=True).names)
-        refuse_logs(qualified(spark, target))
+        files = list_files(spark, target, to_write=True)
+        files.need_no_log()
+        need_no_stream(qualified(spark, target))
+        before = set(files.names)
         if before and mode == "ignore":
             return WriteReport(target, (), 0, 0, 0, 0)
         if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):

@@ -44,21 +44,22 @@ def write_stream(
         UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; rows in the folder that the
             log would hide; and Spark before 4.2, whose file sink gets no options, and so no keys.
     """
-    from ..source.files.logs import refuse_logs, sink_files
+    from ..source.files.logs import sink_files
 
     spark = df.sparkSession
     if not df.isStreaming:
         raise UsageError("the frame is no stream", hint="bloomseal.spark.write")
     chosen, target, extra = chosen_table(spark, policy, table), qualified(spark, path), dict(options or {})
     settings = writer_options(spark, chosen, df.schema, partition_by, extra)
-    refuse_logs(target, sink=True)
+    files = list_files(spark, path, to_write=True)
+    files.need_no_log()
     if not file_sink_keeps_options():
         raise UnsupportedError(
             "Spark before 4.2 loses a stream's options on their way to its file sink, and would write plaintext",
             file=target, hint="foreachBatch, with bloomseal.spark.write or write_delta",
         )  # fmt: skip
     settings |= settings_for(spark, chosen, target)
-    if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
+    if sink_files(*split_uri(target)) is None and files.names:
         raise UsageError(
             "there are files already, which no read would see beside the log of a stream's file sink",
             file=target, hint="another folder; or foreachBatch, with bloomseal.spark.write",

@@ -1,8 +1,8 @@
-"""Tables whose folder holds a log of their files: the log of Spark's own streaming file sink, Delta's, and Iceberg's.
+"""The log of Spark's own streaming file sink.
 
-Spark's file sink notes the files of each batch in ``_spark_metadata``, and Spark reads those and no others: what a
-batch that failed has left beside them is not the table's. Its notes are ``0``, ``1``, ``2.compact``: a first line
-``v1``, then one line of JSON for each file.
+It notes the files of each batch in ``_spark_metadata``, and Spark reads those and no others: what a batch that failed
+has left beside them is not the table's. Its notes are ``0``, ``1``, ``2.compact``: a first line ``v1``, then one line
+of JSON for each file.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from ....core.errors import BloomsealError, FormatError, UnsupportedError
 from ....core.storage.ref import FileRef
-from ....storage.discovery.kinds import LOGS, TableLayout
-from ....storage.formats import METADATA_ENDINGS
 from ....storage.logs.decoded import need_readable
 from ....storage.places import open_source
 from ...listing import open_filesystem, split_uri
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["refuse_logs", "sink_files"]
+__all__ = ["need_no_stream", "sink_files"]
 
 SINK_LOG: Final = "_spark_metadata"
 _NOTE: Final = re.compile(r"(\d+)(\.compact)?")
@@ -38,9 +33,9 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
         FormatError: a log that can't be understood.
         BloomsealError: one that can't be read.
     """
-    from pyarrow.fs import FileSelector, FileType
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
-    filesystem = _filesystem(base)
+    filesystem = open_filesystem(base) or LocalFileSystem()
     folder = posixpath.join(root, SINK_LOG)
     try:
         if filesystem.get_file_info(folder).type is not FileType.Directory:
@@ -62,33 +57,18 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
     return frozenset(path for path, added in live.items() if added)
 
 
-def refuse_logs(path: str, *, sink: bool = False) -> None:
-    """Refuse to write into a folder whose files a log names: Spark would see none of the new ones, or miss the old
-    ones.
-
-    Args:
-        sink: let the log of a streaming file sink be.
+def need_no_stream(path: str) -> None:
+    """Refuse to write where a stream's log names the files: no reader would see the new ones.
 
     Raises:
-        UnsupportedError: there is a log.
+        UnsupportedError: there is such a log.
     """
-    from pyarrow.fs import FileSelector, FileType
-
-    base, root = split_uri(path)
-    filesystem = _filesystem(base)
-    logs = {SINK_LOG: "a stream of Spark's file sink", "metadata": TableLayout.ICEBERG, **LOGS}
-    if sink:
-        del logs[SINK_LOG]
-    for info in filesystem.get_file_info([posixpath.join(root, name) for name in logs]):
-        inside = filesystem.get_file_info(FileSelector(info.path)) if info.type is FileType.Directory else []
-        if info.base_name == "metadata":
-            inside = [one for one in inside if one.base_name.endswith(METADATA_ENDINGS)]
-        if inside:
-            raise UnsupportedError(
-                f"the folder is a table of {logs[info.base_name]}, whose log names its files",
-                file=path,
-                hint="another folder; the log would not name what is written here",
-            )
+    if sink_files(*split_uri(path)) is not None:
+        raise UnsupportedError(
+            "the folder is a table of a stream of Spark's file sink, whose log names its files",
+            file=path,
+            hint="another folder; the log would not name what is written here",
+        )
 
 
 def _noted(data: bytes, path: str) -> dict[str, bool]:
@@ -101,9 +81,3 @@ def _noted(data: bytes, path: str) -> dict[str, bool]:
         return {split_uri(unquote(one["path"]))[1]: one.get("action", "add") == "add" for one in said}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise FormatError("a stream's log can't be understood", file=path) from None
-
-
-def _filesystem(base: str | None) -> FileSystem:
-    from pyarrow.fs import LocalFileSystem
-
-    return open_filesystem(base) or LocalFileSystem()
