@@ -18,7 +18,8 @@ from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, U
 from bloomseal.keytools import KmsAccessError, KmsClient, Problem
 from bloomseal.keytools.hpke import KeyKind, open_sealed, public_bytes, seal_to
 from bloomseal.keytools.kms_protocols import DescribingKms, KeyState
-from bloomseal.keytools.recipients import MAX_RECIPIENTS, Recipient, RecipientsKms, binding, parse_sealed
+from bloomseal.keytools.recipients import MAX_RECIPIENTS, Recipient, binding, parse_sealed
+from bloomseal.keytools.recipients_kms import RecipientsKms
 from support import hpke_by_hand as by_hand
 
 KEY = bytes(range(16))

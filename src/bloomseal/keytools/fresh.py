@@ -42,18 +42,19 @@ class FreshKeys:
     keks: Cache[Kek]
     confirmed: Cache[bool]
 
-    def material_for(self, key: SecretKey, master_key: str, wrap: Wrap) -> KeyMaterial:
+    def material_for(self, key: SecretKey, master_key: str, wrap: Wrap, own: dict[str, Kek]) -> KeyMaterial:
         """`key` wrapped under `master_key`.
 
         Args:
             wrap: has the KMS wrap; not kept, since whoever holds it holds keys.
+            own: the file's KEKs, by master key: those for recipients serve one file and go with it.
 
         Raises:
             KeyAccessError: the KMS would not wrap.
         """
         if not self.double_wrapping:
             return KeyMaterial(master_key, wrap(key, master_key), is_footer_key=False)
-        kek = self._kek(master_key, wrap)
+        kek = self._kek(master_key, wrap, own)
         return KeyMaterial(
             master_key,
             wrap_locally(key, kek.key, kek.id),
@@ -69,6 +70,8 @@ class FreshKeys:
         Raises:
             KeyAccessError: it leads to another key, or the KMS won't unwrap; see `Problem`.
         """
+        if self.kms.writes_only and self.kms.writes_for_others(material.master_key):
+            return  # wrapped here, by nobody else, and nobody here opens it
         wrapped = material.wrapped_kek or material.wrapped_dek
 
         def load() -> bool:
@@ -93,7 +96,11 @@ class FreshKeys:
         self.keks.forget()
         self.confirmed.forget()
 
-    def _kek(self, master_key: str, wrap: Wrap) -> Kek:
+    def _kek(self, master_key: str, wrap: Wrap, own: dict[str, Kek]) -> Kek:
+        if self.kms.writes_for_others(master_key):
+            if (mine := own.get(master_key)) is None or mine.counter.count >= mine.counter.limit:
+                mine = own[master_key] = self._new_kek(master_key, wrap)
+            return mine
         name = (self.kms.epoch(), master_key)
         kek = self.keks.get(name, lambda: self._new_kek(master_key, wrap))
         if kek.counter.count >= kek.counter.limit:

@@ -10,17 +10,23 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..core.errors import KeyAccessError, PolicyError
-from ..core.keys.access import KmsAccessError, Problem, shown
 from ..core.keys.wrapping import unb64
 from .hpke import KeyKind, seal_to
-from .kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 
-__all__ = ["MAX_RECIPIENTS", "Recipient", "RecipientsKms", "binding", "parse_sealed", "recipients_of", "seal_to_all"]
+__all__ = [
+    "MAX_RECIPIENTS",
+    "Recipient",
+    "binding",
+    "parse_sealed",
+    "recipients_of",
+    "seal_to_all",
+    "versions_name",
+]
 
 MAX_RECIPIENTS: Final = 16
 _LINE: Final = "bsr1"
@@ -30,7 +36,6 @@ _NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
 _ID: Final = 8
 _CHECKSUM: Final = 6
 _MAX_SEALED: Final = MAX_RECIPIENTS * 1300 * 4 // 3
-_WRITES_ONLY: Final = "this policy only writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,58 +152,6 @@ def parse_sealed(text: str) -> tuple[KeyKind, dict[str, bytes]] | None:
     raise KeyAccessError("a key sealed to recipients that is altered or cut off", unauthentic=True)
 
 
-class RecipientsKms:
-    """A KMS client that wraps only: to the recipients of each master key. It holds no secret.
-
-    Args:
-        recipients: master key → lines, as ``bloomseal keyring recipient`` prints them.
-
-    Raises:
-        PolicyError, KeyAccessError: as `recipients_of`.
-    """
-
-    kms_name = "the policy's recipients"
-    answers_at_once = True
-
-    def __init__(self, recipients: Mapping[str, Iterable[str]]) -> None:
-        self.recipients = {name: recipients_of(lines) for name, lines in recipients.items()}
-
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """As `KmsClient.wrap_key`."""
-        return seal_to_all(self._known(master_key_identifier), key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
-        """Raises KmsAccessError: public keys open nothing."""
-        raise KmsAccessError.because(
-            Problem.DENIED,
-            master_key_identifier,
-            self.kms_name,
-            detail=_WRITES_ONLY,
-            hint="a reader needs kms = ..., or a keyring that has the recipients' key",
-        )
-
-    def describe(self, master_key_identifier: str, wrapped_key: str | None = None) -> MasterKeyFacts:  # noqa: ARG002
-        """As `DescribingKms.describe`."""
-        known = self._known(master_key_identifier)
-        return MasterKeyFacts(
-            master_key_identifier,
-            state=KeyState.ENABLED,
-            authenticates_writers=False,
-            algorithm=known[0].kind.algorithm,
-            recipients=tuple(one.id for one in known),
-        )
-
-    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion | None:
-        """As `DescribingKms.opened_by`. Raises KmsAccessError: as `unwrap_key`."""
-        self.unwrap_key(wrapped_key, master_key_identifier)
-        return None
-
-    def _known(self, master_key: str) -> tuple[Recipient, ...]:
-        if (known := self.recipients.get(master_key)) is None:
-            raise KmsAccessError.because(
-                Problem.UNKNOWN, master_key, self.kms_name, hint=f"recipients for keys.{shown(master_key)}, or kms ="
-            )
-        return known
-
-    def __repr__(self) -> str:
-        return f"<RecipientsKms: {', '.join(sorted(self.recipients))}>"
+def versions_name(ids: Iterable[str]) -> str:
+    """What stands in the place of a version: the recipients, in one order."""
+    return "+".join(sorted(ids))

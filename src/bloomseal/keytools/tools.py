@@ -15,6 +15,7 @@ from ..core.keys.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ..core.keys.pins import Pins
 from ..core.keys.protocols import KeyDescription, KmsClient
 from ..core.keys.retriever import Unwrap
+from ..core.keys.wrapping import Kek
 from ..core.limits import MAX_GCM_SEALS
 from ..core.storage.ref import FileRef
 from .cache import Cache
@@ -24,6 +25,7 @@ from .kms.common import claimed_version
 from .kms.counters import Counters
 from .kms_protocols import KeyState
 from .material.beside import MaterialBeside
+from .recipients_kms import RecipientsKms
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
 
@@ -105,8 +107,14 @@ class KeyTools:
 
     @property
     def kms(self) -> KmsClient:
-        """The client that wraps new keys."""
-        return self._kms.client
+        """The KMS: the client that wraps new keys, or, where the policy's recipients do, the one that unwraps."""
+        client = self._kms.client
+        return (client.reader or client) if isinstance(client, RecipientsKms) else client
+
+    @property
+    def writes_only(self) -> bool:
+        """New keys go to recipients, and nothing here opens any."""
+        return self._kms.writes_only
 
     @property
     def all_calls(self) -> set[KmsCalls]:
@@ -236,8 +244,9 @@ class KeyTools:
         """
         wrapped = self._kms.wrap(key, master_key)
         self.check_writer(wrapped, master_key, self._kms)
-        # A process that may wrap but not unwrap can so still read back what it has written.
-        self._unwrapped.put(self._kms.place(master_key, wrapped), key)
+        # A process that may wrap but not unwrap can so still read back what it has written; not what is for recipients.
+        if not self._kms.writes_for_others(master_key):
+            self._unwrapped.put(self._kms.place(master_key, wrapped), key)
         return wrapped
 
     def check_writer(self, wrapped: str | None, master_key: str, calls: KmsCalls) -> None:
@@ -274,6 +283,7 @@ class ToolsFileKeys(MaterialBeside):
         self._tools = tools
         self._counters: list[SealCounter] = []
         self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
+        self._keks: dict[str, Kek] = {}
 
     def unwrapper(self, url: str | None) -> Unwrap:
         """The KMS that the file names, of those that the caller allows."""
@@ -314,7 +324,7 @@ class ToolsFileKeys(MaterialBeside):
         self._counters.append(counter := SealCounter.of(key))
         counter.lower_limit(self._tools.seal_limit)
         try:
-            material = self._tools._fresh.material_for(key, master_key, self._tools.wrap)
+            material = self._tools._fresh.material_for(key, master_key, self._tools.wrap, self._keks)
         except BloomsealError as error:
             raise error.at(file=self._path, column=column) from None
         self._made.append((column, material, key))
@@ -334,6 +344,12 @@ class ToolsFileKeys(MaterialBeside):
                 self._tools._fresh.read_back(material, key)
             except BloomsealError as error:
                 raise error.at(file=self._path, column=column) from None
+
+    def commit(self) -> None:
+        """As `FileKeys.commit`; the file's keys are forgotten."""
+        super().commit()
+        self._made.clear()
+        self._keks.clear()
 
     def describe(self, key_metadata: bytes) -> KeyDescription:
         """As `KeyTools.describe`."""

@@ -109,20 +109,23 @@ class Policy:
         top = _Reader(document, "the policy")
         if top.take("version", int, None) != _VERSION:
             raise PolicyError(f"the policy is not of version {_VERSION}", hint=f"version = {_VERSION}")
-        named = top.take("kms", str, "keyring:")
+        named = top.take("kms", str, None)
         urls = top.strings("allowed_kms_urls")
         defaults = top.inner("defaults").settings()
         keys = top.inner("keys")
         key_policies = {name: _key(keys.inner(name)) for name in keys.names()}
         tables = top.inner("tables")
         top.done()
-        more = {"kms": kms or named, "allowed_kms_urls": urls, "key_policies": key_policies}
+        more = {"kms": kms or named or "keyring:", "allowed_kms_urls": urls, "key_policies": key_policies}
         made = {name: _table(name, tables.inner(name), defaults, **more) for name in tables.names()}
         used = {key for table in made.values() for key in table.master_keys}
         for name in sorted(key_policies.keys() - used):
             raise PolicyError(
                 f"keys.{name}: no table has a master key of this name", hint=f"one of {', '.join(nearest(name, used))}"
             )
+        if (kms or named) is None:
+            # Who writes for recipients only needs no KMS.
+            made = {name: replace(one, kms=None) if one.needs_no_kms else one for name, one in made.items()}
         return cls(made)
 
     def for_table(
@@ -254,12 +257,13 @@ def _key(entry: _Reader) -> KeyPolicy:
         "expiry": entry.day("expiry"),
         "compromised": entry.strings("compromised"),
         "dual_control": entry.take("dual_control", bool, False),
+        "recipients": entry.strings("recipients"),
     }
     entry.done()
     try:
         return KeyPolicy(**given)
     except PolicyError as error:
-        raise PolicyError(f"{entry.where}: {error.what}") from None
+        raise PolicyError(f"{entry.where}: {error.what}", hint=error.hint) from None
 
 
 def _index(entry: _Reader) -> IndexPolicy | None:

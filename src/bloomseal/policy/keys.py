@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from ..core.errors import PolicyError
+from ..core.errors import KeyAccessError, PolicyError
 
 __all__ = ["KeyPolicy"]
 
@@ -29,9 +29,10 @@ class KeyPolicy:
         expiry: the day after which no version is to be used at all.
         compromised: versions that somebody has got hold of.
         dual_control: two persons have to sign for the destruction of a version.
+        recipients: lines of ``bloomseal keyring recipient``: new keys are wrapped to them, and by no KMS.
 
     Raises:
-        PolicyError: periods that contradict one another.
+        PolicyError: periods that contradict one another; recipients that are none, or of several kinds.
     """
 
     owner: str | None = None
@@ -43,6 +44,7 @@ class KeyPolicy:
     expiry: date | None = None
     compromised: tuple[str, ...] = ()
     dual_control: bool = False
+    recipients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.originator_usage and self.recipient_usage and self.recipient_usage < self.originator_usage:
@@ -50,6 +52,13 @@ class KeyPolicy:
             raise PolicyError("recipient_usage is shorter than originator_usage")
         if self.activation and self.expiry and self.expiry < self.activation:
             raise PolicyError("expiry lies before activation")
+        if self.recipients:
+            from ..keytools.recipients import recipients_of
+
+            try:
+                recipients_of(self.recipients)
+            except KeyAccessError as error:
+                raise PolicyError(error.what, hint=error.hint) from None
 
     def moment(self, day: date | None) -> datetime | None:
         """The beginning of a day, UTC."""

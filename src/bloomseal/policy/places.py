@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from pathlib import Path
+from string import Formatter
+from typing import Final
 from urllib.parse import unquote
 
 from ..core.errors import PolicyError
 from ..core.storage.ref import FileRef
 from ..storage.places import resolve_path
 
-__all__ = ["below", "keyring_beside", "root_beside"]
+__all__ = ["below", "check_template", "keyring_beside", "root_beside"]
+
+_PATH: Final = "{path}"
+_SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
+_INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")
+_PLACEHOLDERS: Final = frozenset({"table", "file", "path"})
 
 
 def keyring_beside(uri: str, folder: str) -> str:
@@ -47,3 +55,24 @@ def below(root: str, ref: FileRef) -> str | None:
     else:
         path = posixpath.relpath(f"/{ref.path}", f"/{root}")
     return None if path.split("/")[0] == ".." else path
+
+
+def check_template(template: str, table: str) -> None:
+    """Refuse an AAD prefix that is none, or that two files could share. Raises PolicyError."""
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        parts = [("", "", "", None)]
+    for _, name, form, conversion in parts:
+        # Only plain names: a format string could reach into objects.
+        if name is not None and (name not in _PLACEHOLDERS or form or conversion):
+            raise PolicyError(f"table {table}: aad_prefix takes {{table}}, {{path}} and {{file}} only")
+    if not template:
+        raise PolicyError(f"table {table}: an empty aad_prefix", hint="leave it out")
+    if _PATH not in template:
+        return
+    # Two files must not share a prefix, whatever they are called: a slash, which no name holds, ends table and path.
+    if not _INJECTIVE.fullmatch(template):
+        raise PolicyError(f"table {table}: a slash follows {{table}}, and {_PATH}, which comes last", hint=_SHIPPED)
+    if "/" in table:
+        raise PolicyError(f"table {table}: a name with a slash does not go with {_PATH} in aad_prefix")

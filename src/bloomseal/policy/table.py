@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import PurePosixPath
-from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.cached import cached_property
@@ -21,7 +19,7 @@ from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..storage.places import resolve_path
 from .keys import KeyPolicy
-from .places import below
+from .places import below, check_template
 
 if TYPE_CHECKING:
     from ..core.decryption import IcebergSpec
@@ -32,9 +30,6 @@ __all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitiv
 
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
-_SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
-_INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")
-_PLACEHOLDERS: Final = frozenset({"table", "file", "path"})
 
 
 class Sensitivity(StrEnum):
@@ -102,7 +97,8 @@ class TablePolicy:
 
     Attributes:
         name: the table's identity.
-        kms: a KMS client, its URI, or `KeyTools` (whose own settings then count).
+        kms: a KMS client, its URI, or `KeyTools` (whose own settings then count). None: files are written for
+            `recipients` alone, and read only where the environment names a keyring.
         footer_key: master key of the footer, and of all columns if none has a key of its own (uniform encryption).
         columns: dotted path → column.
         previous_footer_keys: master keys that older files' footers may be sealed under.
@@ -172,7 +168,7 @@ class TablePolicy:
         if not 1 <= self.seal_limit <= MAX_GCM_SEALS:
             raise PolicyError(f"table {self.name}: seal_limit lies between 1 and 2^32")
         for template in filter(None, (self.aad_prefix, *self.previous_aad_prefixes)):
-            _check_template(template, self.name)
+            check_template(template, self.name)
         if self.aad_prefix is None and self.previous_aad_prefixes:
             raise PolicyError(f"table {self.name}: previous_aad_prefixes without an aad_prefix")
         if self.aad_prefix is None and not self.store_aad_prefix:
@@ -205,6 +201,17 @@ class TablePolicy:
         own = {column.key for column in self.columns.values() if column.key is not None}
         older = {key for column in self.columns.values() for key in column.previous_keys}
         return frozenset({self.footer_key, *self.previous_footer_keys, *own, *older})
+
+    @property
+    def recipients(self) -> dict[str, tuple[str, ...]]:
+        """Master key → the lines of those whom new keys are wrapped to; master keys of a KMS are not there."""
+        known = self.key_policies.items()
+        return {name: one.recipients for name, one in known if one.recipients and name in self.master_keys}
+
+    @property
+    def needs_no_kms(self) -> bool:
+        """Everything is written for recipients."""
+        return {self.footer_key, *(one.key or self.footer_key for one in self.columns.values())} <= {*self.recipients}
 
     @property
     def encrypted_columns(self) -> tuple[str, ...]:
@@ -341,9 +348,16 @@ class TablePolicy:
         if self._elsewhere is not None:
             return self._elsewhere.keys
         from ..core.keys.pins import Pins
+        from ..keytools.recipients_kms import RecipientsKms
         from ..keytools.tools import KeyTools
 
-        tools = self.kms
+        tools: Any = self.kms
+        if recipients := self.recipients:
+            if isinstance(tools, KeyTools):
+                raise PolicyError(
+                    f"table {self.name}: recipients, and key tools in the place of a KMS", hint="kms = ..."
+                )
+            tools = RecipientsKms(recipients, tools)
         if not isinstance(tools, KeyTools):
             tools = KeyTools(
                 tools,
@@ -363,7 +377,8 @@ class TablePolicy:
         own = {
             name: {column.key, *column.previous_keys} for name, column in self.columns.items() if column.key is not None
         }
-        return tools.with_pins(Pins(footer, own, others=footer))
+        made: KeyTools = tools.with_pins(Pins(footer, own, others=footer))
+        return made
 
     def __repr__(self) -> str:
         return f"<TablePolicy {self.name!r}: {counted(len(self.columns), 'column')}>"
@@ -371,23 +386,3 @@ class TablePolicy:
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "keys"}
-
-
-def _check_template(template: str, table: str) -> None:
-    try:
-        parts = list(Formatter().parse(template))
-    except ValueError:
-        parts = [("", "", "", None)]
-    for _, name, form, conversion in parts:
-        # Only plain names: a format string could reach into objects.
-        if name is not None and (name not in _PLACEHOLDERS or form or conversion):
-            raise PolicyError(f"table {table}: aad_prefix takes {{table}}, {{path}} and {{file}} only")
-    if not template:
-        raise PolicyError(f"table {table}: an empty aad_prefix", hint="leave it out")
-    if _PATH not in template:
-        return
-    # Two files must not share a prefix, whatever they are called: a slash, which no name holds, ends table and path.
-    if not _INJECTIVE.fullmatch(template):
-        raise PolicyError(f"table {table}: a slash follows {{table}}, and {_PATH}, which comes last", hint=_SHIPPED)
-    if "/" in table:
-        raise PolicyError(f"table {table}: a name with a slash does not go with {_PATH} in aad_prefix")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
@@ -54,26 +54,40 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
 
 
 def kms_uri(table: TablePolicy) -> str:
-    """Where executors find the policy's KMS.
+    """Where executors find the policy's KMS, and its recipients.
 
     Raises:
         UsageError: it is an object, which can't reach them.
     """
+    if table.recipients and (table.kms is None or isinstance(table.kms, str)):
+        return _with_recipients(table.recipients, table.kms)
     if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     return table.kms
 
 
-def kms_of(policy: Policy | None) -> str:
-    """The one KMS of a policy's tables.
+def kms_of(policy: Policy | None, kms: str | None = None) -> str:
+    """The one KMS of a policy's tables, or `kms` in its place; and the recipients of their master keys.
 
     Raises:
         UsageError: none, or several, or an object.
     """
-    named = {table.kms for table in policy.tables.values() if isinstance(table.kms, str)} if policy else set()
+    tables = () if policy is None else policy.tables.values()
+    named = {table.kms for table in tables if isinstance(table.kms, str)} if kms is None else {kms}
+    lines = {name: lines for table in tables for name, lines in table.recipients.items()}
+    if lines and len(named) < 2:
+        return _with_recipients(lines, named.pop() if named else None)
+    if kms is not None:
+        return kms
     if len(named) != 1:
         raise UsageError("no KMS is named", hint='kms="keyring:///path/keys.json"; docs/kms.md has all')
     return str(named.pop())
+
+
+def _with_recipients(lines: Mapping[str, Iterable[str]], kms: str | None) -> str:
+    from ..keytools.recipients_kms import RecipientsKms
+
+    return RecipientsKms(lines, None if kms is None else absolute_kms(kms)).uri
 
 
 def absolute_kms(kms: str) -> str:

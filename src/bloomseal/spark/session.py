@@ -120,7 +120,7 @@ def enable(
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.load(policy, kms=kms)
     policy, folders = placed(spark, policy, tables)
-    kms = absolute_kms(kms if kms is not None else kms_of(policy))
+    kms = absolute_kms(kms_of(policy, kms))
     refuse_secrets(_settings(spark))
     # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must
     # choose neither the program nor the KMS. So the bridge takes both from a file of the application's, and the

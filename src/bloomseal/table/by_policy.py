@@ -24,6 +24,8 @@ def index_by_policy(folder: FileRef, policy: TablePolicy) -> dict[str, UpdateRep
     without it.
     """
     done: dict[str, UpdateReport] = {}
+    if policy.keys.writes_only:
+        return done  # the index has a secret, which such a writer lacks; a reader's job covers the files
     for column, wanted in policy.indexes().items():
         try:
             index = open_table(folder.path, filesystem=folder.filesystem, decryption=policy).index(column)
@@ -40,7 +42,7 @@ def add_by_policy(ref: FileRef, policy: TablePolicy) -> None:
     """Add a new file to the indexes of its table, which are in its folder or in one above it. Nothing else of the
     table is looked at, and no index is made: one file does not tell where its table begins.
     """
-    for column in policy.indexes():
+    for column in () if policy.keys.writes_only else policy.indexes():
         try:
             for root in _above(ref):
                 if _add(ref, root, column, policy):

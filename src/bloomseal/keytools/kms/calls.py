@@ -104,6 +104,15 @@ class KmsCalls:
         # in the way.
         return id(self), self.epoch(), master_key, hashlib.sha256(wrapped.encode()).digest()
 
+    def writes_for_others(self, master_key: str) -> bool:
+        """Whether keys are wrapped to recipients: the process that makes one is not to read back what is under it."""
+        return master_key in getattr(self.client, "recipients", ())
+
+    @property
+    def writes_only(self) -> bool:
+        """Nothing can be unwrapped."""
+        return getattr(self.client, "writes_only", False)
+
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS.
 

@@ -32,6 +32,7 @@ _BUILT_IN: Final = {
     "hadoop-kms": ".hadoop",
     "keyring": "..keyring.keyring",
     "pkcs11": ".pkcs11",
+    "recipients": "..recipients_kms",
     "vault": ".vault",
 }
 _SECRET_PARTS: Final = frozenset({"password", "passphrase", "token", "secret", "pin", "pin-value"})

@@ -281,7 +281,10 @@ def _optional_policy(path: str, kms: str | None) -> Policy:
             )
         if kms is None:
             _refuse_library(kms_uri(table))
-    return policy
+    # Whoever names a policy to Spark does not choose who can read.
+    return Policy(
+        {name: replace(one, key_policies={}, kms=one.kms or "keyring:") for name, one in policy.tables.items()}
+    )
 
 
 def _table(

@@ -90,6 +90,9 @@ def write_delta(
         _refuse_another_schema(version, df.schema, partition_by, target)
     schema = _log_schema(df.schema, target)
     chosen = in_folder(chosen_table(spark, policy, table), target)
+    if chosen.keys.writes_only:
+        what = "the log of a Delta table tells rows and bounds, and nobody here can open the files for them"
+        raise UnsupportedError(what, file=target, hint="bloomseal.spark.write; or a reader's policy")
     folder = f"bloomseal-{uuid.uuid4().hex}"
     # The index is the table's: the folder of the new files has none.
     columns = {name: replace(column, index=None) for name, column in chosen.columns.items()}

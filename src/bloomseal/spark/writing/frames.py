@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 from ...core.columns import covers, nearest_entry
 from ...core.errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
 from ...core.parquet.expectation import Expectation
+from ...core.parquet.footer import FooterKind, peek
 from ...core.parquet.statistics import all_null
 from ...core.storage.ref import FileRef
+from ...keytools.recipients import Recipient, versions_name
 from ...policy import Policy, TablePolicy
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
+from ...storage.places import open_source
 from ...table.query.partitions import columns_of_folders
 from ..given import PARTITION_OVERWRITE
 from ..guarding import deletes_late
-from ..listing import SparkTableFiles, in_folder, list_files, qualified
+from ..listing import SparkTableFiles, in_folder, list_files, open_filesystem, qualified
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, settings_for
 from ..settings import promised, stored_columns, writer_options
@@ -58,6 +61,8 @@ class WriteReport:
         filters: sealed filters that were opened.
         filter_bytes: their bytes.
         indexes: column → what became of the sealed index that the policy wants of it.
+        opened: False where the files are for recipients, and nothing here opens them. Then only that their footers are
+            sealed, to these recipients, was looked at, and the numbers are 0.
     """
 
     path: str
@@ -67,6 +72,7 @@ class WriteReport:
     filters: int
     filter_bytes: int
     indexes: Mapping[str, UpdateReport] = field(default_factory=dict)
+    opened: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -256,6 +262,8 @@ def _check(
             for column in columns_of_folders(relative, file):
                 # Spark takes the values from there.
                 expected.outside(column)
+            if table.keys.writes_only:
+                return _look_without_keys(FileRef(file, open_filesystem(files.base)), table)
             with open_table_file(file, table, files.base) as opened:
                 return _look(need_parquet(opened), file, table, filters)
         except BloomsealError as error:
@@ -282,7 +290,20 @@ def _check(
         sum(one.row_groups for one in seen),
         sum(one.filters for one in seen),
         sum(one.filter_bytes for one in seen),
+        opened=not table.keys.writes_only,
     )
+
+
+def _look_without_keys(ref: FileRef, table: TablePolicy) -> _Checked:
+    with open_source(ref) as source:
+        found = peek(source)
+    if found.kind is not (FooterKind.SIGNED if table.plaintext_footer else FooterKind.ENCRYPTED):
+        raise PolicyError("the footer is not sealed as the policy says")
+    told = table.keys.describe(found.key_metadata, ref)
+    now = versions_name(Recipient.parse(line).id for line in table.recipients[table.footer_key])
+    if (told.master_key, told.wrapping_version) != (table.footer_key, now):
+        raise PolicyError("the footer is not sealed to the policy's recipients")
+    return _Checked(ref.path)
 
 
 def _look(file: ParquetFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:

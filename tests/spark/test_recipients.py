@@ -1,0 +1,63 @@
+"""A policy with recipients in Spark: executors seal what nothing there opens, and a reader's policy reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_what_executors_seal_opens_for_readers_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLOOMSEAL_KEYRING", raising=False)
+    ring = bs.Keyring(tmp_path / "reader.json", create=True)
+    ring.create("pii", kind="hpke")
+    document = {
+        "version": 1,
+        "keys": {"pii": {"recipients": [ring.recipient("pii")]}},
+        "tables": {
+            "people": {
+                "footer_key": "pii",
+                "complete": True,
+                "columns": {"SSN": {"key": "pii", "filter": {"ndv": 1000}, "index": True}},
+            }
+        },
+    }
+    writes = bs.Policy.from_dict(document)
+    reads = bs.Policy.from_dict({**document, "kms": f"keyring://{ring.path}"})
+    target = str(tmp_path / "people")
+    session = spark.newSession()
+    bss.enable(session, policy=writes)
+    mine = session.range(500).selectExpr("id", "sha1(string(id)) AS SSN")
+    for mode in ("error", "overwrite"):
+        report = bss.write(mine, target, mode=mode)
+    assert (report.opened, report.rows, report.indexes) == (False, 0, {})
+    assert report.files
+    with pytest.raises(Exception, match="this policy only writes"):
+        session.read.parquet(target).collect()
+    with pytest.raises(bs.KeyAccessError, match="this policy only writes"):
+        bss.read(session, target, policy=writes).collect()
+    with pytest.raises(UnsupportedError, match="Delta"):
+        bss.write_delta(mine, str(tmp_path / "delta"), policy=writes)
+    assert bs.open_table(target, policy=reads).read().num_rows == 500
+    other = spark.newSession()
+    bss.enable(other, policy=reads)
+    assert other.read.parquet(target).count() == 500
+    assert bss.write(other.read.parquet(target), str(tmp_path / "again")).rows == 500
+    # Anybody who can write to the table can put a file there that is for somebody else.
+    stranger = bs.Keyring(tmp_path / "stranger.json", create=True)
+    stranger.create("pii", kind="hpke")
+    changed = {**document, "keys": {"pii": {"recipients": [stranger.recipient("pii")]}}}
+    with pytest.raises(bs.PolicyError, match="recipients"):
+        bss.check_table(session, target, policy=bs.Policy.from_dict(changed))
+    assert json.dumps(document).count("bsr1") == 1
