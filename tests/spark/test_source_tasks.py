@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import bloomseal as bs
@@ -74,3 +77,28 @@ def test_counts_in_prometheus_format() -> None:
     assert "# TYPE bloomseal_read_files_total counter" in said
     assert r'bloomseal_read_files_total{table="a \"b\""} 3' in said
     assert "bloomseal_read_kms_calls_total 2" in SourceStats(kms_calls=2).to_prometheus()
+
+
+def test_partition_values_of_a_log_have_its_types(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    from bloomseal.spark.source.options import Defaults, SourceOptions
+    from bloomseal.spark.source.reader import TableReader, infer_schema
+
+    def read(name: str, values: pa.Array) -> list[Any]:
+        folder = str(tmp_path / name)
+        deltalake.write_deltalake(folder, pa.table({"n": [1, 2], "p": values}), partition_by=["p"])
+        settings = SourceOptions.parse({"path": folder})
+        reader = TableReader(settings, infer_schema(settings), Defaults(zone="Asia/Tokyo"))
+        rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+        return [row["p"] for row in sorted(rows, key=lambda row: row["n"])]
+
+    moment = dt.datetime(2024, 7, 1, 10, tzinfo=dt.UTC)
+    for name, kind, value in [
+        ("instant", pa.timestamp("us", "UTC"), moment),
+        ("wall clock", pa.timestamp("us"), moment.replace(tzinfo=None)),
+        ("flag", pa.bool_(), True),
+        ("number", pa.float64(), 1.5),
+    ]:
+        assert read(name, pa.array([value, None], kind)) == [value, None]
+    with pytest.raises(bs.UnsupportedError, match="of bytes"):
+        read("bytes", pa.array([b"q", None]))
