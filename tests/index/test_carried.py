@@ -126,3 +126,18 @@ def test_a_cold_look_up_asks_the_kms_for_the_manifest_alone(
         assert "SecretKey" not in shown or "fingerprint" in shown
         assert all(key.reveal().hex() not in shown for run in manifest.runs for one in run.shards
                    for key in one.keys.values())  # fmt: skip
+
+
+def test_a_run_goes_with_the_last_of_its_files(
+    folder: Path, policy: bs.TablePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So go the fingerprints of values that are nowhere else, and nothing is left to merge."""
+    bs.open_table(folder, decryption=policy).index("ssn").build()  # one run of all files
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("merged")
+
+    monkeypatch.setattr(compact, "merged", refuse)
+    assert bs.open_table(folder, decryption=policy).erase("id in (7, 17, 27, 37)").rows == 4
+    shown = bs.open_table(folder, decryption=policy).index("ssn").show()
+    assert (shown.covered, len(shown.runs), shown.entries) == (4, 1, 36)

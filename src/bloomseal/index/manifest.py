@@ -189,7 +189,7 @@ class Manifest:
         return next(run for run in self.runs if run.id == id)
 
     def with_facts(self, added: pa.Table, docs: Sequence[bytes], runs: Iterable[IndexRun] = ()) -> Manifest:
-        """With new facts, each in the place of an older one about the same path.
+        """With new facts, each in the place of an older one about the same path; without the runs whose last fact goes.
 
         Args:
             added: its ``doc`` counts in `docs`, of which those that are named are taken over.
@@ -201,9 +201,11 @@ class Manifest:
         renumbered = pa.array([numbers[number] for number in listed], pa.int32())
         added = added.set_column(place, FACTS.field("doc"), renumbered)
         paths = set(added.column("path").to_pylist())
-        kept = [path not in paths for path in self.facts.column("path").to_pylist()]
-        facts = pa.concat_tables([self.facts.filter(pa.array(kept, pa.bool_())), added]).combine_chunks()
-        return replace(self, facts=facts, docs=tuple(known), runs=(*self.runs, *runs))
+        kept = pa.array([path not in paths for path in self.facts.column("path").to_pylist()], pa.bool_())
+        facts = pa.concat_tables([self.facts.filter(kept), added]).combine_chunks()
+        gone = {*self.facts["run"].to_pylist()} - {*facts["run"].to_pylist()}
+        every = tuple(run for run in (*self.runs, *runs) if run.id not in gone)
+        return replace(self, facts=facts, docs=tuple(known), runs=every)
 
     # How it is stored ------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ journal holds no condition and no value. It knows by a salted digest which rows 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -248,7 +249,13 @@ class _Table:
         return chosen
 
     def need_compacted(self) -> None:
-        """A compaction may have been killed while the rows were looked for."""
+        """A compaction may have been killed while the rows were looked for, and left a file that was not listed."""
+        listed = {file.ref.path for file in self.files.values()}
+        if all(file.ref.filesystem is None for file in self.files.values()):
+            with contextlib.suppress(OSError):  # a folder that is gone meanwhile
+                there = {one.path for folder in {*map(os.path.dirname, listed)} for one in os.scandir(folder)}
+                if not any(path.endswith(".parquet") for path in there - listed):
+                    return
         need_compacted(find_files(self.places, self._filesystem, follow_links=self._follow_links), self.decryption)
 
     def finish(self, *, resumed: bool) -> None:

@@ -144,7 +144,9 @@ class _Reduction(Conversion):
         if group in self._gone:
             left[self._gone[group]] = False
         if left.any():
-            made = self._encoded(group, rows.filter(pa.array(left)))
+            # Not pa.array, whose first call loads pandas where that is installed.
+            bits = pa.py_buffer(np.packbits(left, bitorder="little"))
+            made = self._encoded(group, rows.filter(pa.Array.from_buffers(pa.bool_(), len(left), [None, bits])))
             assembler.add_row_group(made, 0, self._filters(group, made))
 
     def _encoded(self, group: int, rows: pa.Table) -> Walk:

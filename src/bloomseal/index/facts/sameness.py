@@ -201,8 +201,8 @@ class Clock:
             self._grain = _COARSE if self._now % _SECOND == 0 else _FINE
             if time.monotonic() > until:
                 return False
-            if self._now <= changed + self._grain:
-                time.sleep(0.005 if self._grain == _FINE else 0.2)
+            if (left := changed + self._grain - self._now) >= 0:
+                time.sleep(min(left / _SECOND + 0.0005, 0.2))
         return changed > 0
 
 
