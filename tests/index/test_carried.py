@@ -132,7 +132,7 @@ def test_a_run_goes_with_the_last_of_its_files(
     folder: Path, policy: bs.TablePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So go the fingerprints of values that are nowhere else, and nothing is left to merge."""
-    bs.open_table(folder, decryption=policy).index("ssn").build()  # one run of all files
+    bs.open_table(folder, decryption=policy).index("ssn").rebuild()  # one run of all files
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("merged")
