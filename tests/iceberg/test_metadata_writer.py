@@ -5,7 +5,6 @@ lead to an answer of his choice.
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -205,48 +204,3 @@ def test_a_policy_opens_it(vectors: Path, keyring: bs.Keyring, tmp_path: Path) -
     policy = bs.Policy.load(tmp_path / "policy.toml", kms=keyring).for_table("people")
     found = bs.read_table(vectors / "tables" / "people16", where=[("ssn", "==", "901-11-0001")], decryption=policy)
     assert found["id"].to_pylist() == [1]
-
-
-def mutate(chance: random.Random, place: Path) -> None:
-    files = sorted(path for path in place.rglob("*") if path.is_file())
-    file = chance.choice(files)
-    data = bytearray(file.read_bytes())
-    how = chance.randrange(5)
-    if how == 0:
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    elif how == 1:
-        del data[chance.randrange(len(data)) :]
-    elif how == 2:
-        data += data[: chance.randrange(1, len(data))]
-    elif how == 3:
-        data = bytearray(chance.choice([one for one in files if one.suffix == file.suffix]).read_bytes())
-    else:
-        start = chance.randrange(len(data))
-        data[start : start + 8] = chance.randbytes(8)
-    file.write_bytes(data)
-
-
-def check_mutants(vectors: Path, spec: Spec, tmp_path: Path, seed: int, count: int) -> None:
-    chance = random.Random(seed)
-    source = vectors / "tables" / "parts16"
-    right = sorted(map(str, bs.read_table(source, decryption=spec()).to_pylist()))
-    for _ in range(count):
-        place = Path(shutil.copytree(source, tmp_path / "t"))
-        mutate(chance, place)
-        try:
-            rows = bs.read_table(place, decryption=spec(min_sequence_number=2), threads=1).to_pylist()
-        except bs.BloomsealError:
-            pass
-        else:
-            assert sorted(map(str, rows)) == right
-        shutil.rmtree(place)
-
-
-def test_mutants_give_the_right_rows_or_an_error(vectors: Path, spec: Spec, tmp_path: Path) -> None:
-    check_mutants(vectors, spec, tmp_path, 0, 25)
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("seed", range(1, 51))
-def test_many_mutants(vectors: Path, spec: Spec, tmp_path: Path, seed: int) -> None:
-    check_mutants(vectors, spec, tmp_path, seed, 2000)
