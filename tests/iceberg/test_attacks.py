@@ -61,7 +61,7 @@ def test_spark_takes_nothing_else_for_the_expected_table(tmp_path: Path, keyring
     from bloomseal.spark.source.options import SourceOptions
 
     options = SourceOptions((str(tmp_path),), table=policy(f"keyring:{keyring.path}"))
-    with pytest.raises(bs.UnsupportedError, match="expects an encrypted Iceberg table"):
+    with pytest.raises(bs.PolicyError, match="no Iceberg table, and an encrypted one is expected"):
         options.find_files()
 
 

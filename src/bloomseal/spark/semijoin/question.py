@@ -104,6 +104,11 @@ class KeyQuestion:
         settings, tree = request.settings, request.tree
         if settings.table is None:
             raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
+        if settings.table.iceberg is not None:
+            raise UnsupportedError(
+                "key sets travel under a column's key, which encrypted Iceberg tables lack: semi_join() and prune() take others",
+                file=settings.paths[0], column=column, hint="bss.read(…, where=…), or a join of what it reads",
+            )  # fmt: skip
         if any(named_format(file.name) is Format.ORC for file in tree.files):
             raise UnsupportedError(
                 "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",

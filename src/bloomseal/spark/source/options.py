@@ -11,11 +11,12 @@ from urllib.parse import unquote
 
 from ...core.cached import cached_property
 from ...core.decryption import DecryptionSpec
-from ...core.errors import PolicyError, UnsupportedError, UsageError
+from ...core.errors import PolicyError, UsageError
 from ...core.parquet.expectation import Expectation
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy, table_policy
 from ...read.without_key import WithoutKey
+from ...specs import decryption_of_iceberg_file, iceberg_unwrap
 from ..given import kms_uri, refuse_secrets
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ...keytools.kms.counters import Counters
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
+    from ...storage.logs.iceberg_encrypted import IcebergOpening
+    from ...storage.logs.iceberg_keys import WrappedFileKey
     from .files.tree import Tree
     from .search import KeySearch
     from .stats import Metrics
@@ -35,7 +38,9 @@ __all__ = ["Defaults", "SourceOptions", "as_options"]
 
 
 class Placed(Protocol):
-    """A file, or a part of one, as it was found: its name, its file system's base, and the table's folder."""
+    """A file, or a part of one, as it was found: its name, its file system's base, the table's folder; and its own key,
+    wrapped, in an encrypted Iceberg table.
+    """
 
     @property
     def name(self) -> str: ...
@@ -43,6 +48,8 @@ class Placed(Protocol):
     def base(self) -> str | None: ...
     @property
     def root(self) -> str | None: ...
+    @property
+    def key(self) -> WrappedFileKey | None: ...
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,13 @@ class SourceOptions:
             As `open_table_file`.
         """
         ref = FileRef(file.name, open_filesystem(file.base), file.root)
-        return open_table_file(file.name, self.decryption(ref), file.base, file.root)
+        decryption = self.decryption(ref)
+        if (opening := self._iceberg) is not None:
+            if decryption is None or file.key is None:
+                raise PolicyError("a file without a key in an encrypted Iceberg table", file=file.name)
+            key = file.key.open(opening.unwrap, opening.spec.encryption_key, file.name)
+            decryption = decryption_of_iceberg_file(decryption, ref, key)
+        return open_table_file(file.name, decryption, file.base, file.root)
 
     def find_files(self, schema: StructType | None = None, zone: str | None = None) -> Tree:
         """The files of its paths, as `files.tree.find_files`.
@@ -171,17 +184,11 @@ class SourceOptions:
             zone: the session's time zone.
 
         Raises:
-            UnsupportedError: the policy expects an encrypted Iceberg table.
+            PolicyError: the policy expects an encrypted Iceberg table, and there is none.
         """
         from .files.settled import settled
         from .files.tree import find_files
 
-        if self.table is not None and self.table.iceberg is not None:
-            raise UnsupportedError(
-                "the policy expects an encrypted Iceberg table, which this data source does not read",
-                file=self.paths[0],
-                hint="the table's own catalog in Spark, or bloomseal.open_table",
-            )
         keys = None if self.kms is None else DecryptionSpec(self.kms, partition_by=self.partition_by)
         expected = Expectation.of_table(self.table or keys)
         expected = replace(
@@ -190,6 +197,7 @@ class SourceOptions:
             complete=expected.complete and not self.allow_plaintext,
         )
         how: Any = {"zone": self.timezone or zone, "infer": self.infer_partition_types, "expected": expected}
+        how["iceberg"] = self._iceberg
         return settled(map(split_uri, self.paths), lambda: find_files(self.paths, schema, **how))
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
@@ -226,6 +234,15 @@ class SourceOptions:
     def folder(self) -> str | None:
         """The table's, where that was said."""
         return None if self.table is None else self.table.root
+
+    @property
+    def _iceberg(self) -> IcebergOpening | None:
+        """What the policy expects of an encrypted Iceberg table, and the KMS, by which each process opens its keys."""
+        if self.table is None or self.table.iceberg is None:
+            return None
+        from ...storage.logs.iceberg_encrypted import IcebergOpening  # few tables need it
+
+        return IcebergOpening(self.table.iceberg, iceberg_unwrap(self._own_table))
 
     @cached_property
     def _own_table(self) -> TablePolicy:

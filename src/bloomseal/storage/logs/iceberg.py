@@ -207,6 +207,8 @@ class IcebergLog:
 
     def _naming(self, schema: Any) -> Naming:
         ids = {schema.find_column_name(number): number for number in schema.field_ids}
+        if not ids:  # of rows without columns nobody could tell how many there are
+            raise FormatError("a table without columns", file=self._metadata.path)
         return Naming(tuple(ids), ids, self._mapped())
 
     def _told(self, file: Any) -> str:

@@ -20,9 +20,18 @@ from ...core.encryption import SecretKey
 from ...core.encryption.cipher import NONCE_BYTES
 from ...core.errors import FormatError, IntegrityError, PolicyError
 from ...core.keys.access import shown
+from ...core.keys.wrapping import unwrap_locally, wrap_locally
 from ...core.limits import MAX_KEY_METADATA_BYTES
 
-__all__ = ["KEK_TIMESTAMP", "MASTER_KEY", "IcebergFileKey", "IcebergKek", "IcebergTableKeys", "UnwrapBytes"]
+__all__ = [
+    "KEK_TIMESTAMP",
+    "MASTER_KEY",
+    "IcebergFileKey",
+    "IcebergKek",
+    "IcebergTableKeys",
+    "UnwrapBytes",
+    "WrappedFileKey",
+]
 
 UnwrapBytes = Callable[[bytes, str], SecretKey]
 """What a KMS gives for its own ciphertext, and the master key's name."""
@@ -78,6 +87,44 @@ class IcebergKek:
     id: str
     wrapped: bytes = field(repr=False)
     key: SecretKey
+
+
+@dataclass(frozen=True)
+class WrappedFileKey:
+    """A file's key on its way to another process, which has to ask the KMS for the KEK.
+
+    Attributes:
+        kek: as the KMS has wrapped it.
+        wrapped: the file's key under the KEK, bound to the file's place and its prefix.
+        prefix: the file's AAD prefix, which is no secret.
+    """
+
+    kek: bytes = field(repr=False)
+    wrapped: str = field(repr=False)
+    prefix: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, key: IcebergFileKey, kek: IcebergKek, path: str) -> WrappedFileKey:
+        """Wrap the key of the file at this path.
+
+        Raises:
+            KeyAccessError: the KEK's invocation limit is reached.
+        """
+        return cls(kek.wrapped, wrap_locally(key.key, kek.key, _binding(path, key.prefix)), key.prefix)
+
+    def open(self, unwrap: UnwrapBytes, master_key: str, path: str) -> IcebergFileKey:
+        """The key.
+
+        Raises:
+            KeyAccessError: the KMS refuses; or it is another file's.
+        """
+        key = unwrap_locally(self.wrapped, unwrap(self.kek, master_key), _binding(path, self.prefix))
+        return IcebergFileKey(key, self.prefix, None)
+
+
+def _binding(path: str, prefix: bytes) -> bytes:
+    """An AAD that no manifest list's key has, which is bound to a number."""
+    return b"\x00".join([b"bloomseal file key", path.encode(errors="surrogateescape"), prefix])
 
 
 class IcebergTableKeys:

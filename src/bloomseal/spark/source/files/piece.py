@@ -11,6 +11,7 @@ from ....core.errors import UnsupportedError
 if TYPE_CHECKING:
     from ....index.facts.sameness import Kept
     from ....read.file import SealedFile
+    from ....storage.logs.iceberg_keys import WrappedFileKey
     from ....storage.logs.snapshot import Naming
 
 __all__ = ["Piece", "Rules"]
@@ -27,6 +28,7 @@ class Piece(NamedTuple):
         part, parts: which part of how many, by the bytes of its row groups.
         root: the folder that it was found below; None where it was named itself.
         kept: the row groups that indexes leave of it; None: all.
+        key: of a file of an encrypted Iceberg table, wrapped.
     """
 
     base: str | None
@@ -37,6 +39,7 @@ class Piece(NamedTuple):
     parts: int = 1
     root: str | None = None
     kept: Kept | None = None
+    key: WrappedFileKey | None = None
 
     @property
     def weight(self) -> int:

@@ -17,7 +17,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -25,17 +25,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from ....core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ....core.errors import BloomsealError, FormatError, PolicyError, UnsupportedError, UsageError
 from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
 from ....storage.discovery import tables
 from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
+from ....storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
 from ....table.hive import NULL
 from ....table.query.partitions import Partitions, common_type, typed_values
 from ...listing import listing_of, open_filesystem
 from ..types import arrow_type
 from .logs import sink_files
 from .piece import Piece, Rules
+
+if TYPE_CHECKING:
+    from ....storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
 
 __all__ = ["Tree", "check_folders", "find_files"]
 
@@ -73,6 +77,7 @@ def find_files(
     zone: str | None = None,
     infer: bool = True,
     expected: Expectation = NO_EXPECTATION,
+    iceberg: IcebergOpening | None = None,
 ) -> Tree:
     """The files of these folders, or these files.
 
@@ -83,6 +88,7 @@ def find_files(
         zone: in which folders name timestamps.
         infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
         expected: which columns must be encrypted (`Expectation.of_table`).
+        iceberg: the path is an encrypted Iceberg table.
 
     Raises:
         UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
@@ -92,7 +98,7 @@ def find_files(
         UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder, or one that Spark has no types for.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """
-    tree = _found(paths, types, zone, infer)
+    tree = _found(paths, types, zone, infer) if iceberg is None else _encrypted(paths, iceberg)
     for name in tree.columns.names:
         expected.outside(name)
     return replace(tree, expected=expected)
@@ -205,7 +211,16 @@ def _below(path: str, base: str | None, listing: Listing) -> list[Piece]:
     return files
 
 
-def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> Tree | None:
+def _encrypted(paths: Iterable[str], iceberg: IcebergOpening) -> Tree:
+    path, *others = paths
+    if (tree := _with_log(path, *listing_of(path), alone=not others, iceberg=iceberg)) is None:
+        raise PolicyError("no Iceberg table, and an encrypted one is expected", file=path)
+    return tree
+
+
+def _with_log(
+    path: str, base: str | None, listing: Listing, *, alone: bool, iceberg: IcebergOpening | None = None
+) -> Tree | None:
     """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none.
 
     Spark's own connectors, and their jars, are not needed: the log is read as `bloomseal.open_table` reads it. What
@@ -216,9 +231,11 @@ def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> 
     if not alone:
         raise UsageError("a table with a log is read alone", file=path)
     root = listing.root.path
-    found = tables.find_files(root, open_filesystem(base))
+    found = tables.find_files(root, open_filesystem(base), iceberg=iceberg)
     snapshot = found.snapshot
     assert snapshot is not None  # noqa: S101 - there is a log, so there is what it says
+    if snapshot.deletes:
+        raise UnsupportedError("a table with delete files", file=path, hint="bloomseal.open_table")
     try:
         schema: Any = from_arrow_schema(snapshot.schema, prefer_timestamp_ntz=True)
     except PySparkException as error:
@@ -238,6 +255,11 @@ def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> 
         Piece(base, one.ref.path, os.stat(one.ref.path).st_size if one.size is None else one.size, row, root=root)  # noqa: PTH116
         for one, row in zip(found.files, rows, strict=False)
     ]
+    if iceberg is not None and (kek := cast("EncryptedIcebergLog", found.logs[root]).kek) is not None:
+        files = [
+            piece._replace(key=WrappedFileKey.of(cast(IcebergFileKey, one.key), kek, piece.name))
+            for piece, one in zip(files, found.files, strict=True)
+        ]
     rules = Rules(snapshot.naming, names if snapshot.stored else (), {one.ref.path: one.told for one in found.files})
     return Tree(
         tuple(sorted(files, key=lambda file: file.name)),
