@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import types as st
+from pyspark.sql.pandas.types import from_arrow_type
 
 from ...core.errors import BloomsealError, UnsupportedError
 from ...core.parquet.schema import Leaf
@@ -43,7 +45,6 @@ INT96: Final = "cut"
 
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _WHOLE: Final = {st.ByteType: 8, st.ShortType: 16, st.IntegerType: 32, st.LongType: 64}
-_MAX_PRECISION: Final = 38
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
@@ -92,8 +93,6 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     Raises:
         UnsupportedError: it takes none.
     """
-    from pyspark.errors import PySparkException
-
     try:
         return arrow_type_of(kind)
     except PySparkException:
@@ -163,9 +162,9 @@ def converter(have: pa.DataType, want: st.DataType, leaves: Iterator[Leaf]) -> C
             raise UnsupportedError("a variant that is stored in columns of its own", hint="spark.read.parquet")
         return _struct(have, _VARIANT, leaves, arrow_type(want))
     if isinstance(want, st.MapType) and pa.types.is_map(have):
-        return _map(have, want, leaves)
+        return _repeated(have, want, [(have.key_type, want.keyType), (have.item_type, want.valueType)], leaves)
     if isinstance(want, st.ArrayType) and pa.types.is_list(have):
-        return _list(have, want, leaves)
+        return _repeated(have, want, [(have.value_type, want.elementType)], leaves)
     if pa.types.is_nested(have):
         raise _refusal(have, want)
     return _primitive(have, want, next(leaves))
@@ -225,34 +224,30 @@ def _spark_leaf(kind: pa.DataType, leaf: Leaf) -> st.DataType | None:
     if types.is_timestamp(kind):
         adjusted = leaf.type.physical is PhysicalType.INT96 or kind.tz is not None
         return st.TimestampType() if adjusted else st.TimestampNTZType()
-    if types.is_integer(kind):
-        if kind == pa.uint64():
-            return st.DecimalType(20, 0)
-        bits = kind.bit_width if types.is_signed_integer(kind) else 2 * kind.bit_width
-        return next(made() for made, width in _WHOLE.items() if width == bits)
-    if types.is_decimal(kind):
-        return st.DecimalType(kind.precision, kind.scale) if kind.precision <= _MAX_PRECISION else None
-    if types.is_time64(kind) and kind.unit == "us":
-        return st.TimeType(6) if hasattr(st, "TimeType") else None
-    if types.is_binary(kind):
-        return st.StringType() if logical in ("string", "enum", "json") else st.BinaryType()
+    if types.is_time(kind):
+        return st.TimeType(6) if kind == pa.time64("us") and hasattr(st, "TimeType") else None
+    if types.is_decimal256(kind):
+        return None
+    if types.is_binary(kind) and logical in ("string", "enum", "json"):
+        return st.StringType()
     if types.is_fixed_size_binary(kind):
         return None if logical == "interval" else st.BinaryType()
-    for test, made in _PLAIN:
-        if test(kind):
-            return made()
-    return None
+    try:
+        found: st.DataType = from_arrow_type(_HELD_BY.get(kind, kind))
+    except PySparkException:
+        return None
+    return found
 
 
-_PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], type[st.DataType]]]] = [
-    (pa.types.is_boolean, st.BooleanType),
-    (pa.types.is_float16, st.FloatType),
-    (pa.types.is_float32, st.FloatType),
-    (pa.types.is_float64, st.DoubleType),
-    (pa.types.is_string, st.StringType),
-    (pa.types.is_date, st.DateType),
-    (pa.types.is_null, st.IntegerType),  # what they are stored as
-]
+_HELD_BY: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.null(): pa.int32(),  # what they are stored as
+}
+"""Type that Spark has not → one that holds its values."""
 
 
 # From decoded columns to Spark's ----------------------------------------------------------------------------------
@@ -347,36 +342,20 @@ def _struct(
     return convert_struct
 
 
-def _list(have: pa.ListType, want: st.ArrayType, leaves: Iterator[Leaf]) -> Convert:
+def _repeated(
+    have: pa.DataType, want: st.DataType, below: Sequence[tuple[pa.DataType, st.DataType]], leaves: Iterator[Leaf]
+) -> Convert:
+    """Of lists and maps; `below`: the type that each part has, and is to have."""
     target = arrow_type(want)
-    inner = converter(have.value_type, want.elementType, leaves)
-    if inner is None and have == target:
+    converters = [converter(*kinds, leaves) for kinds in below]
+    if have == target and not any(converters):
         return None
 
-    def convert_list(array: pa.ListArray) -> pa.Array:
-        array = _whole(array)
-        values = array.values if inner is None else inner(array.values)
-        return pa.ListArray.from_arrays(array.offsets, values, type=target, mask=array.is_null())
+    def convert_repeated(array: pa.ListArray | pa.MapArray) -> pa.Array:
+        # Offsets of a slice do not begin where its values do.
+        array = pa.concat_arrays([array]) if array.offset else array
+        parts = (array.keys, array.items) if pa.types.is_map(have) else (array.values,)
+        made = [part if convert is None else convert(part) for part, convert in zip(parts, converters, strict=True)]
+        return type(array).from_arrays(array.offsets, *made, type=target, mask=array.is_null())
 
-    return convert_list
-
-
-def _map(have: pa.MapType, want: st.MapType, leaves: Iterator[Leaf]) -> Convert:
-    target = arrow_type(want)
-    of_keys = converter(have.key_type, want.keyType, leaves)
-    of_values = converter(have.item_type, want.valueType, leaves)
-    if of_keys is None and of_values is None and have == target:
-        return None
-
-    def convert_map(array: pa.MapArray) -> pa.Array:
-        array = _whole(array)
-        keys = array.keys if of_keys is None else of_keys(array.keys)
-        values = array.items if of_values is None else of_values(array.items)
-        return pa.MapArray.from_arrays(array.offsets, keys, values, type=target, mask=array.is_null())
-
-    return convert_map
-
-
-def _whole(array: pa.Array) -> pa.Array:
-    """Offsets of a slice do not begin where its values do."""
-    return pa.concat_arrays([array]) if array.offset else array
+    return convert_repeated
