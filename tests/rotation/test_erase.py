@@ -181,6 +181,20 @@ def test_a_file_without_rows_goes_and_so_does_its_key_material(root: Path) -> No
     assert bs.read_table(root / "t", decryption=policy).num_rows == _ROWS - 1
 
 
+def test_a_link_goes_with_a_file_without_rows(root: Path) -> None:
+    away = root / "away"
+    away.mkdir()
+    (root / "t" / "0.parquet").rename(away / "real.parquet")
+    (root / "t" / "0.parquet").symlink_to("../away/real.parquet")
+    table = _open(root, follow_links=True)
+    assert table.erase([("id", "<", _ROWS), ("id", ">", 0)]).counts == {"erased": 1}
+    assert (root / "t" / "0.parquet").is_symlink()
+    assert _open(root, follow_links=True).erase([("id", "<", _ROWS)]).counts == {"removed": 1}
+    assert [*away.iterdir()] == []
+    assert not (root / "t" / "0.parquet").is_symlink()
+    assert _open(root).read().num_rows == 4 * _ROWS
+
+
 def test_a_file_whose_footer_counts_too_few_rows_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     from bloomseal.core.parquet.footer import plain_footer
     from bloomseal.core.parquet.layout import FileMeta

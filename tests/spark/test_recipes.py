@@ -168,3 +168,9 @@ def test_every_recipe_has_all_of_it_and_says_what_was_not_run(folder: Path, monk
         recipe("spark-sql", "b.jar", policy, {}, "python")
     with pytest.raises(bs.PolicyError):
         recipe("spark-sql", "b.jar", policy, {"nobody": "/x"}, "python")
+    rooted = Policy({"people": policy.for_table("people").at(str(folder / "people"))}, policy.origin)
+    for settings in folder.glob("bloomseal-*.json"):
+        settings.unlink()
+    recipe("spark-sql", "b.jar", rooted, {}, "python")
+    (settings,) = folder.glob("bloomseal-*.json")
+    assert json.loads(settings.read_text())["tables"][0]["root"] == str(folder / "people")

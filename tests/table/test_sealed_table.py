@@ -305,7 +305,13 @@ def test_an_open_table_is_not_taken_for_its_rows(tmp_path: Path) -> None:
                   lambda: bs.write_table(table, tmp_path / "a.parquet"), lambda: pa.table(table)):  # fmt: skip
         with pytest.raises(bs.UsageError, match=r"\.scan\(columns, where\)"):
             write()
+    with (
+        pytest.raises(bs.UsageError, match=r"\.scan\(\) of an open table"),
+        bs.SealedWriter(out, table.schema) as writer,
+    ):
+        writer.write_table(table)  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.rglob("*.parquet")] == ["a.parquet"]
+    assert not out.exists()
 
 
 def test_facts_of_an_open_table(tmp_path: Path) -> None:

@@ -170,11 +170,16 @@ def need_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> None:
 
 def remove_unchanged(ref: FileRef, before: tuple[int, ...] | None) -> bool:
     """As `remove_data_file`, of the file with this mark: a store can't compare and remove, so that it is asked just
-    before.
+    before. A link goes after the file that it leads to, since it would lead nowhere.
     """
-    if ref.filesystem is not None and (now := mark_of(ref)) != before:
-        return now is None
-    return remove_data_file(ref, before)
+    if ref.filesystem is not None:
+        return now is None if (now := mark_of(ref)) != before else remove_data_file(ref, before)
+    if not os.path.islink(ref.path):  # noqa: PTH114
+        return remove_data_file(ref, before)
+    link = identity(os.lstat(ref.path))
+    folder, name = Folder.of(ref.path)
+    folder.close()
+    return remove_data_file(FileRef(os.path.join(folder.path, name)), before) and remove_data_file(ref, link)  # noqa: PTH118
 
 
 class NewFile:

@@ -74,15 +74,16 @@ def recipe(where: str, jar: str | os.PathLike[str], policy: Policy, tables: Mapp
 
     Args:
         where: one of `RECIPES`.
-        tables: table of the policy → its folder, a path or a URI.
+        tables: table of the policy → its folder, a path or a URI. Default: the ``root`` that the policy gives it.
         python: the interpreter that runs the key helper on each machine.
 
     Raises:
-        UsageError: no tables: what is written elsewhere takes its options from Python.
+        UsageError: no table has a folder: what is written elsewhere takes its options from Python.
         PolicyError: the policy has no such table.
     """
-    if not tables:
-        raise UsageError("no table has a folder", hint="--table NAME=FOLDER")
+    roots = {name: table.root for name, table in policy.tables.items() if table.root is not None}
+    if not (tables := {**roots, **tables}):
+        raise UsageError("no table has a folder", hint="--table NAME=FOLDER, or root in the policy")
     folders = {policy.for_table(name).name: _absolute(folder) for name, folder in tables.items()}
     given = {
         "kms": absolute_kms(kms_of(policy)),

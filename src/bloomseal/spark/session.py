@@ -101,9 +101,9 @@ def enable(
         timeout: seconds that one key may take, retries included.
         cache_lifetime: seconds that unwrapped keys are kept by the helper, and that parquet-java seals new files under
             one key encryption key; a right that was withdrawn goes on working for as long, and for a minute more.
-        tables: table of the policy → its folder, whose files are that table's and never in plaintext. Of tables without
-            one the folder is found by the file: the one above the folders of partitions (``day=1``), of the only such
-            table, or of the one that the folder is called by.
+        tables: table of the policy → its folder, whose files are that table's and never in plaintext. Default: the
+            ``root`` that the policy gives it. Of tables without either the folder is found by the file: the one above
+            the folders of partitions (``day=1``), of the only such table, or of the one that the folder is called by.
         refuse_plaintext: more places where Spark's writers begin no file but a sealed one, whatever its format:
             folders, or True: everywhere. A plain write, a misspelt option and an ``INSERT`` into a table of the catalog
             without the options of `protect_table` fail there before a row is written or removed.

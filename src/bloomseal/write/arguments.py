@@ -99,7 +99,8 @@ def is_a(kind: type[Any], value: Any, name: str) -> Any:
         if kind.__module__ != "collections.abc"
         else "an iterable"
     )
-    raise UsageError(f"{name}= takes {wanted}, not {type(value).__name__}")
+    hint = "write(data) takes frames and streams, such as .scan() of an open table" if name != "schema" else None
+    raise UsageError(f"{name}= takes {wanted}, not {type(value).__name__}", hint=hint)
 
 
 def a_count(value: Any, name: str, what: str) -> int:

@@ -32,10 +32,17 @@ def spark() -> None:
 @click.option(
     "--recipe", type=click.Choice(_RECIPES), help="Print how to start an application there, without a line of Python."
 )
-@click.option("--policy", type=PATH, metavar="FILE", help="The policy, for --recipe.")
+@click.option(
+    "--policy", type=PATH, metavar="FILE", envvar="BLOOMSEAL_POLICY",
+    help="The policy, for --recipe (default: $BLOOMSEAL_POLICY).",
+)  # fmt: skip
 @click.option("--kms", metavar="URI", help="The KMS (default: the policy's).")
 @click.option(
-    "--table", "tables", multiple=True, metavar="NAME=FOLDER", help="The folder of a table of the policy; repeatable."
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="The folder of a table of the policy (default: its root there); repeatable.",
 )
 @click.option(
     "--python",
@@ -62,7 +69,7 @@ def jar(
     text = None
     if recipe is not None:
         if policy is None:
-            raise UsageError("no policy", hint="--policy FILE")
+            raise UsageError("no policy", hint="--policy FILE, or BLOOMSEAL_POLICY")
         folders = dict(one.partition("=")[::2] for one in tables)
         text = made(recipe, path, Policy.load(policy, kms=kms), folders, python)
     build_jar(path)
