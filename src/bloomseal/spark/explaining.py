@@ -12,7 +12,6 @@ from ..core.parquet.walk import Protection
 from ..read.file import SealedFile
 from .guarding import LEFT_OUT
 from .reading import df_stats
-from .reading import read as read_table
 from .request import Paths, PolicyChoice, Request, with_indexes
 
 if TYPE_CHECKING:
@@ -53,13 +52,11 @@ def explain(
         return "\n".join(_native(spark))
     if path is None:
         raise UsageError("no table is named", hint="explain(spark, path, where), or explain(frame)")
-    options = with_indexes(options, use_index, trust)
-    dry = {**options, "dry_run": "true"}
-    frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
+    dry = {**with_indexes(options, use_index, trust), "dry_run": "true"}
+    request = Request(spark, path, policy, table, dry)
+    frame = request.rows(request.needed(columns, where), where)
     frame.count()
-    stats = df_stats(frame)
-    request = Request(spark, path, policy, table, options)
-    return "\n".join([*_counts(stats), *_keys(request)])
+    return "\n".join([*_counts(df_stats(frame)), *_keys(request)])
 
 
 def _native(frame: Any) -> list[str]:
