@@ -532,3 +532,29 @@ def test_no_option_takes_the_place_of_another() -> None:
     for command in every(cli):
         names = [one.name for one in command.params if one.expose_value]
         assert len(names) == len(set(names)), command.name
+
+
+def test_a_recipient_writes_for_a_reader_and_keys_are_handed_over(run: Run, folder: Path) -> None:
+    reader, partner = ("--keyring", "reader.json"), ("--keyring", "partner.json")
+    assert run("keyring", "create", "pii", "--kind", "hpke", *reader).code == 0
+    assert run("keyring", "create", "me", "--kind", "x25519", *partner).code == 0
+    told = run("keyring", "recipient", "pii", *reader, "--format", "json").json
+    assert told["recipient"] == run("keyring", "recipient", "pii", *reader).out.strip()
+    assert (told["algorithm"], told["post_quantum"]) == ("ML-KEM-768+X25519", True)
+    (folder / "me").write_text(run("keyring", "recipient", "me", *partner).out)
+    handed = ("keyring", "export", "--only", "pii", "--output", "pii.sealed", *reader)
+    assert run(*handed, "--recipient", "me", "--no-passphrase").code == 2
+    assert run(*handed, "--recipient", "nowhere").code == 2
+    assert run(*handed, "--recipient", "me").code == 0
+    assert run("keyring", "import", "pii.sealed", *reader).code == 2
+    assert run("keyring", "import", "pii.sealed", *partner, "--format", "json").json[0]["kind"] == "hpke"
+    policy = f'version = 1\nkeys.pii.recipients = ["{told["recipient"]}"]\ntables.t.footer_key = "pii"\n'
+    (folder / "w.toml").write_text(policy)
+    (folder / "rows.csv").write_text("a,b\n1,2\n")
+    assert run("write", "rows.csv", "t.parquet", "--policy", "w.toml").code == 0
+    refused = run("head", "t.parquet", "--policy", "w.toml")
+    assert refused.code == 2
+    assert "this policy only writes" in refused.err
+    assert "1" in run("head", "t.parquet", "--policy", "w.toml", *partner).out
+    checks = run("doctor", "--policy", "w.toml", "--format", "json").json
+    assert [one["state"] for one in checks["checks"] if "recipients" in one["found"]] == ["ok"]

@@ -41,6 +41,7 @@ RUNNING = [
     "docs/architecture.md",
     "docs/policy.md",
     "docs/partner.md",
+    "docs/recipients.md",
 ]
 ALL = [
     *RUNNING,

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROLES = {
     "storage writer", "reader of another column", "footer-only holder", "catalog writer", "co-tenant of the host",
-    "KMS operator", "policy's writer", "somebody with an old copy",
+    "KMS operator", "seized writer", "policy's writer", "somebody with an old copy",
 }  # fmt: skip
 # Of the game's own machinery.
 _NOT_GAMES = {"test_nobody_attacks_and_every_door_answers", "test_an_honest_entry_is_read"}

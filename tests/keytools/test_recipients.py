@@ -17,6 +17,7 @@ from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KmsAccessError, KmsClient, Problem
 from bloomseal.keytools.hpke import KeyKind, open_sealed, public_bytes, seal_to
+from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms_protocols import DescribingKms, KeyState
 from bloomseal.keytools.recipients import MAX_RECIPIENTS, Recipient, binding, parse_sealed
 from bloomseal.keytools.recipients_kms import RecipientsKms
@@ -139,11 +140,15 @@ def test_a_keyring_opens_what_its_line_sealed(ring: Keyring, name: str) -> None:
 
 def test_the_facts_tell_what_kind_of_key_it_is(ring: Keyring) -> None:
     told = ring.describe("pii")
-    (line,) = told.recipients
-    assert (told.authenticates_writers, told.algorithm) == (False, "ML-KEM-768+X25519")
-    assert line == Recipient.parse(ring.recipient("pii")).id == (told.versions or ())[0].fingerprint
-    assert RecipientsKms({"pii": [ring.recipient("pii")]}).describe("pii").recipients == told.recipients
-    assert ring.describe("footer").recipients == ()
+    named = Recipient.parse(ring.recipient("pii")).id
+    assert (told.authenticates_writers, told.current) == (False, f"hpke:{named}")
+    assert (told.versions or ())[0].fingerprint == named
+    assert (
+        RecipientsKms({"pii": [ring.recipient("pii")]}).describe("pii").current
+        == told.current
+        == claimed_version(ring.wrap_key(KEY, "pii"))
+    )
+    assert ring.describe("footer").current == "1"
     assert ring.describe("footer").authenticates_writers is True
 
 
@@ -287,3 +292,28 @@ def test_wrong_asks(ring: Keyring) -> None:
         ring.rotate("pii", bits=128)
     with pytest.raises(BloomsealError):
         RecipientsKms({"pii": [recipient(1).line]}).wrap_key(KEY, "other")
+
+
+def test_a_copy_is_handed_to_a_recipient(ring: Keyring, tmp_path: Path) -> None:
+    mine = Keyring(tmp_path / "mine.json", passphrase="another horse", create=True)
+    mine.create("me", kind="hpke")
+    place = tmp_path / "footer.sealed"
+    wrapped, sealed = ring.wrap_key(KEY, "footer"), ring.wrap_key(KEY, "pii")
+    ring.export(["footer", "pii"], place, passphrase=None, recipient=mine.recipient("me") + "\n")
+    secrets = [key.current.key for key in ring.list() if key.current.key is not None]
+    assert all(base64.b64encode(one.reveal()) not in place.read_bytes() for one in secrets)
+    with pytest.raises(KeyAccessError, match="whose key is not here"):
+        ring.add_copy(place)
+    assert {key.name for key in mine.add_copy(place)} == {"footer", "pii"}
+    assert mine.unwrap_key(wrapped, "footer") == KEY == mine.unwrap_key(sealed, "pii")
+    with pytest.raises(UsageError, match="exists already"):
+        mine.add_copy(place)
+    other = Keyring(tmp_path / "other.json", create=True)
+    with pytest.raises(UsageError, match="something is there"):
+        ring.export(["pii"], place, passphrase=None, recipient=mine.recipient("me"))
+    with pytest.raises(KeyAccessError, match="not a recipient"):
+        ring.export(["pii"], tmp_path / "x", passphrase=None, recipient="bsr1nonsense")
+    for text in ("{}", place.read_text().replace('"sealed": "', '"sealed": "A'), "nonsense"):
+        place.write_text(text)
+        with pytest.raises(KeyAccessError):
+            other.add_copy(place)

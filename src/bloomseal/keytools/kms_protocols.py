@@ -67,15 +67,13 @@ class MasterKeyFacts:
 
     Attributes:
         key: the one name that the KMS itself gives the key: equal for all of its names.
-        current: the version that `wrap_key` uses now.
+        current: the version that `wrap_key` uses now; where it wraps to recipients, these (`recipients.version_name`).
         state: of the key, or of its current version.
         created, rotated: when it was made and last rotated, in UTC.
         versions: those that the KMS knows, oldest first, destroyed ones too if it tells; None from a client that tells
             no versions, and that can't say which one opens a wrapped key.
         authenticates_writers: True: what it wraps proves a right to wrap. False: a public key wraps.
         clock: the time by which the KMS dates versions, in UTC, as it was when it answered.
-        algorithm: of the keys that wrap, such as ``ML-KEM-768+X25519``.
-        recipients: ids of the public keys that new keys are sealed to; none where a symmetric key wraps.
     """
 
     key: str
@@ -86,19 +84,24 @@ class MasterKeyFacts:
     versions: tuple[VersionFacts, ...] | None = None
     authenticates_writers: bool | None = None
     clock: datetime | None = None
-    algorithm: str | None = None
-    recipients: tuple[str, ...] = ()
 
     def identify(self, version: str | None) -> MasterVersion:
         """The key, and the version if one is given: equal for all names of one key."""
+        version = self._own(version)
         aliases = {one.version: one.same_as for one in self.versions or () if one.same_as is not None}
         return aliases.get(version or "") or MasterVersion(self.key, version)
+
+    def _own(self, version: str | None) -> str | None:
+        """The newest version that is among the recipients, where these stand in the place of a version."""
+        ids = (version or "").partition(":")[2].split("+")
+        mine = [one.version for one in self.versions or () if one.fingerprint and one.fingerprint in ids]
+        return mine[-1] if mine else version
 
     def since(self, version: str | None) -> datetime | None:
         """When a version was made, or the latest moment at which it can have been: that raises no false alarm."""
         made = {one.version: one.created for one in self.versions or ()}
         if made and None not in made.values():
-            return made.get(version or "")
+            return made.get(self._own(version) or "")
         if self.rotated is None or version is None:
             return self.created
         return self.created if version == "1" and version != self.current else self.rotated

@@ -22,10 +22,12 @@ __all__ = [
     "MAX_RECIPIENTS",
     "Recipient",
     "binding",
+    "claimed_recipients",
+    "kind_of",
     "parse_sealed",
     "recipients_of",
     "seal_to_all",
-    "versions_name",
+    "version_name",
 ]
 
 MAX_RECIPIENTS: Final = 16
@@ -152,6 +154,22 @@ def parse_sealed(text: str) -> tuple[KeyKind, dict[str, bytes]] | None:
     raise KeyAccessError("a key sealed to recipients that is altered or cut off", unauthentic=True)
 
 
-def versions_name(ids: Iterable[str]) -> str:
-    """What stands in the place of a version: the recipients, in one order."""
-    return "+".join(sorted(ids))
+def version_name(recipients: Sequence[Recipient]) -> str:
+    """What stands in the place of a version: kind and ids, in one order."""
+    return _named(recipients[0].kind, (one.id for one in recipients))
+
+
+def claimed_recipients(text: str) -> str | None:
+    """As `version_name`, of whom a text is sealed to; None as `parse_sealed`. Raises KeyAccessError: broken."""
+    parsed = parse_sealed(text)
+    return None if parsed is None else _named(parsed[0], parsed[1])
+
+
+def kind_of(version: str | None) -> KeyKind | None:
+    """The kind of recipients that stand in the place of a version; None for a version."""
+    word, colon, _ = (version or "").partition(":")
+    return KeyKind(word) if colon and word in _NUMBERS else None
+
+
+def _named(kind: KeyKind, ids: Iterable[str]) -> str:
+    return f"{kind}:{'+'.join(sorted(ids))}"

@@ -13,7 +13,7 @@ from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.protocols import KmsClient
 from .kms.calls import client_of
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
-from .recipients import Recipient, recipients_of, seal_to_all
+from .recipients import Recipient, recipients_of, seal_to_all, version_name
 
 __all__ = ["RecipientsKms", "from_uri"]
 
@@ -32,7 +32,7 @@ class RecipientsKms:
         PolicyError, KeyAccessError: as `recipients_of`.
     """
 
-    kms_name = "the policy's recipients"
+    kms_name = "the policy"
 
     def __init__(self, recipients: Mapping[str, Iterable[str]], reader: KmsClient | str | None = None) -> None:
         if isinstance(reader, str) and reader.startswith("recipients:"):
@@ -87,8 +87,7 @@ class RecipientsKms:
                 raise
         if known is None:
             return told
-        ids = tuple(one.id for one in known)
-        return replace(told, authenticates_writers=False, algorithm=known[0].kind.algorithm, recipients=ids)
+        return replace(told, current=version_name(known), authenticates_writers=False)
 
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion | None:
         """As `DescribingKms.opened_by`."""

@@ -22,7 +22,6 @@ from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import RewrappingKms
-from ..keytools.recipients import versions_name
 from ..keytools.sources import as_key_source
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
@@ -139,12 +138,7 @@ class Rewrapper:
 
     def current_version(self, master_key: str, calls: KmsCalls) -> str | None:
         """The version, or the recipients, that new keys are wrapped for now; asked for once."""
-
-        def ask() -> str | None:
-            facts = calls.describe(master_key)
-            return versions_name(facts.recipients) or facts.current
-
-        return self._current.get((id(calls), master_key), ask)
+        return self._current.get((id(calls), master_key), lambda: calls.describe(master_key).current)
 
     def wrapping(self, material: KeyMaterial, new: str) -> Wrapping:
         """What the KMS would be asked; equal for keys that share a KEK."""

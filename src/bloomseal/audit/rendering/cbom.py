@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from ..._version import __version__
 from ...core.text import safe_text
+from ...keytools.hpke import KeyKind
+from ...keytools.recipients import kind_of
 from ..facts.groups import groups
 from ..facts.uses import FOOTER, KEK, Use, total, uses_of
 from ..report import Report
@@ -116,6 +118,8 @@ class _Bill:
         """Each component, and the others that it depends on."""
         for used, uses in self.algorithms.items():
             yield _algorithm(*used, total(uses)), []
+        for kind in sorted({kind for name in self.masters if (kind := kind_of(name[1])) is not None}):
+            yield _sealing(kind), []
         for name, uses in self.masters.items():
             yield self._master(name, uses)
             if keks := _most(uses, "keks"):
@@ -139,6 +143,8 @@ class _Bill:
     def _master(self, name: tuple[str, str | None], uses: Sequence[Use]) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
         needs = [f"algorithm:{one[0]}" for one in _of_master(life["bits"] if life is not None else None)]
+        if (kind := kind_of(name[1])) is not None:
+            needs = [f"algorithm:{kind.algorithm}"]
         more: dict[str, Any] = {"state": _state({use.state for use in uses}, life)}
         counts = _counts(uses)
         if life is not None:
@@ -182,10 +188,29 @@ def _algorithm(name: str, mode: str, bits: str, files: int) -> dict[str, Any]:
     return component | _properties({"files": files})
 
 
+def _sealing(kind: KeyKind) -> dict[str, Any]:
+    """The algorithm by which keys are sealed to recipients."""
+    properties = {
+        "primitive": "kem",
+        "parameterSetIdentifier": kind.algorithm,
+        "cryptoFunctions": ["encapsulate", "decapsulate"],
+        "nistQuantumSecurityLevel": 3 if kind.post_quantum else 0,
+    }
+    crypto = {"assetType": "algorithm", "algorithmProperties": properties}
+    component = {
+        "bom-ref": f"algorithm:{kind.algorithm}",
+        "name": kind.algorithm,
+        "type": _ASSET,
+        "cryptoProperties": crypto,
+    }
+    return component | _properties({"hpke": "HKDF-SHA256, AES-256-GCM", "post-quantum": kind.post_quantum})
+
+
 def _key(
     ref: str, name: str, version: str | None, counts: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    properties = {"type": "secret-key", "id": ref, **{key: value for key, value in (more or {}).items() if value}}
+    kind = "secret-key" if kind_of(version) is None or not ref.startswith("master-key:") else "public-key"
+    properties = {"type": kind, "id": ref, **{key: value for key, value in (more or {}).items() if value}}
     return {
         "bom-ref": ref,
         "name": name,

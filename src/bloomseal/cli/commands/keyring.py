@@ -227,10 +227,16 @@ def destroy(name: str, number: int | None, grounds: _Grounds, yes: bool, file: K
 @click.option("--only", "names", multiple=True, required=True, metavar="NAME", help="Master key to copy. Repeatable.")
 @click.option("--output", type=PATH, required=True, metavar="PATH", help="The new keyring; nothing may be there yet.")
 @click.option("--new-passphrase-file", metavar="PATH", help="File with the copy's passphrase (default: a prompt).")
+@click.option("--recipient", metavar="LINE|FILE", help="Seal the copy to a recipient's line, in place of a passphrase.")
 @click.option("--no-passphrase", is_flag=True, help="Leave the copy's keys in clear: only its mode guards them then.")
 @_keyring_options
 def export(
-    names: tuple[str, ...], output: str, new_passphrase_file: str | None, no_passphrase: bool, file: KeyringOptions
+    names: tuple[str, ...],
+    output: str,
+    new_passphrase_file: str | None,
+    recipient: str | None,
+    no_passphrase: bool,
+    file: KeyringOptions,
 ) -> None:
     """Copy the enabled versions of master keys, and no others, into a new keyring under a passphrase of its own: for
     somebody who may open, and write, whatever comes under these keys.
@@ -239,21 +245,39 @@ def export(
     Example:
       bloomseal keyring export --only pii --output partner.json --keyring keys.json
     """
-    if no_passphrase and new_passphrase_file:
-        raise UsageError("--no-passphrase and --new-passphrase-file exclude one another")
+    if sum(map(bool, (no_passphrase, new_passphrase_file, recipient))) > 1:
+        raise UsageError("--no-passphrase, --new-passphrase-file and --recipient exclude one another")
     ring = file.open()
     secret = read_passphrase(new_passphrase_file)
-    if secret is None and not no_passphrase:
+    if recipient is not None and not recipient.startswith("bsr1"):
+        try:
+            recipient = Path(recipient).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise UsageError("neither a recipient's line nor a file with one", file=recipient) from None
+    if secret is None and not no_passphrase and recipient is None:
         if not sys.stdin.isatty():
             raise UsageError(
                 "the copy needs a passphrase of its own", hint="--new-passphrase-file PATH, or --no-passphrase"
             )
         secret = click.prompt("Passphrase for the copy", hide_input=True, confirmation_prompt=True, err=True)
-    copies = ring.export(names, output, passphrase=secret)
+    copies = ring.export(names, output, passphrase=secret, recipient=recipient)
     for key in copies:
         alive = [str(one.version) for one in key.versions if one.key is not None]
         remark(f"{key.name}: version{'' if len(alive) == 1 else 's'} {', '.join(alive)} copied to {output}")
     _show(copies)
+
+
+@keyring.command("import", short_help="Add the master keys of a copy that was sealed to a key in this keyring.")
+@click.argument("copy", type=PATH)
+@_keyring_options
+def import_copy(copy: str, file: KeyringOptions) -> None:
+    """Add the master keys of a file that `keyring export --recipient` has sealed to a key in this keyring.
+
+    \b
+    Example:
+      bloomseal keyring import pii.sealed --keyring mine.json
+    """
+    _show(file.open().add_copy(copy))
 
 
 @keyring.command("list", short_help="List master keys and their versions.")

@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from ...core.errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...core.forked import renewed_in_child
@@ -28,12 +27,12 @@ from ...storage.replacement import Replacement
 from ..hpke import KeyKind
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
-from .copies import write_copy
+from .copies import open_copy, write_copy
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
 from .wrapped import KMS, facts, find, open_unbound, symmetric, unwrap, usable, witness, wrap
 
-__all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring", "from_uri"]
+__all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
 
@@ -213,10 +212,25 @@ class Keyring:
         return self._set_state(name, version, KeyState.DESTROYED)
 
     def export(
-        self, names: Sequence[str], path: str | os.PathLike[str], *, passphrase: str | None
+        self,
+        names: Sequence[str],
+        path: str | os.PathLike[str],
+        *,
+        passphrase: str | None,
+        recipient: str | None = None,
     ) -> tuple[MasterKey, ...]:
-        """Copy master keys into a new keyring file, under a passphrase of its own: see `write_copy`."""
-        return write_copy([self._key(name, self._load()) for name in names], path, passphrase, own=self._secret())
+        """Copy master keys into a new file, under a passphrase of its own or sealed to a recipient (`write_copy`)."""
+        keys = [self._key(name, self._load()) for name in names]
+        return write_copy(keys, path, passphrase, own=self._secret(), recipient=recipient)
+
+    def add_copy(self, path: str | os.PathLike[str]) -> tuple[MasterKey, ...]:
+        """Add the master keys of a file that `export` has sealed to a recipient whose key is here (`open_copy`)."""
+        with self._changing() as keys:
+            new = open_copy(path, keys.values())
+            if taken := sorted(new.keys() & keys.keys()):
+                raise UsageError(f"master key {shown(taken[0])} exists already", hint=Hint.KEY_EXISTS)
+            keys.update(new)
+        return tuple(new.values())
 
     # KMS client
 
@@ -375,22 +389,6 @@ class Keyring:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_unpickled, (str(self._path), self._must_protect))
-
-
-def from_uri(uri: str) -> Keyring:
-    """The keyring that the URI names.
-
-    Raises:
-        UsageError: a host, query or fragment in the URI; or no path, and the variable is not set.
-        PolicyError, KeyAccessError: as `Keyring`.
-    """
-    parts = urlsplit(uri)
-    if parts.netloc or parts.query or parts.fragment:
-        raise UsageError(
-            f"{shown(uri)} is no keyring URI", hint="keyring:relative/ring.json, or keyring:///absolute/path/ring.json"
-        )
-    path = unquote(parts.path)
-    return Keyring(path) if path.strip("/") else Keyring.from_environment()
 
 
 def _unpickled(path: str, must_protect: bool) -> Keyring:

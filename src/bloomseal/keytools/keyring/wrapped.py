@@ -16,7 +16,7 @@ from ..hpke import open_sealed
 from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from ..recipients import binding as recipient_binding
-from ..recipients import parse_sealed, seal_to_all
+from ..recipients import parse_sealed, seal_to_all, version_name
 from .keyfile import KeyVersion, MasterKey
 
 __all__ = ["KMS", "facts", "find", "open_unbound", "symmetric", "unwrap", "usable", "witness", "wrap"]
@@ -186,12 +186,10 @@ def facts(key: MasterKey, changed: datetime) -> MasterKeyFacts:
     current = key.current.recipient
     return MasterKeyFacts(
         key.name,
-        str(key.current.version),
+        str(key.current.version) if current is None else version_name([current]),
         key.state,
         key.created,
         key.rotated,
         tuple(versions),
         authenticates_writers=all(version.kind.symmetric for version in key.versions),
-        algorithm=key.current.kind.algorithm,
-        recipients=() if current is None else (current.id,),
     )

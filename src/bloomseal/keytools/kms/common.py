@@ -17,7 +17,7 @@ from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyErro
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
-from ..recipients import parse_sealed, versions_name
+from ..recipients import claimed_recipients
 
 __all__ = [
     "Diagnosis",
@@ -174,15 +174,15 @@ def unpack(wrapped_key: str, master_key: str, kms: str) -> tuple[str, bytes, dic
 
 
 def claimed_version(wrapped_key: str) -> str | None:
-    """The master key's version that a wrapped key names, as `pack` writes it, Vault, or parquet-java; the ids of its
+    """The master key's version that a wrapped key names, as `pack` writes it, Vault, or parquet-java; its
     recipients; None where it names none. It is a claim: `DescribingKms.opened_by` knows.
     """
     if (match := _VAULT.match(wrapped_key)) is not None:
         found: Any = match[1]
     else:
         try:
-            if (sealed := parse_sealed(wrapped_key)) is not None:
-                return versions_name(sealed[1])
+            if (recipients := claimed_recipients(wrapped_key)) is not None:
+                return recipients
             found = parse_object(wrapped_key, "wrapped key").get("masterKeyVersion")
         except KeyAccessError:
             return None

@@ -30,7 +30,7 @@ _BUILT_IN: Final = {
     "azure-kv": ".azure",
     "gcp-kms": ".gcp",
     "hadoop-kms": ".hadoop",
-    "keyring": "..keyring.keyring",
+    "keyring": "..keyring.uri",
     "pkcs11": ".pkcs11",
     "recipients": "..recipients_kms",
     "vault": ".vault",

@@ -17,7 +17,7 @@ from ...core.parquet.expectation import Expectation
 from ...core.parquet.footer import FooterKind, peek
 from ...core.parquet.statistics import all_null
 from ...core.storage.ref import FileRef
-from ...keytools.recipients import Recipient, versions_name
+from ...keytools.recipients import recipients_of, version_name
 from ...policy import Policy, TablePolicy
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError
@@ -300,7 +300,7 @@ def _look_without_keys(ref: FileRef, table: TablePolicy) -> _Checked:
     if found.kind is not (FooterKind.SIGNED if table.plaintext_footer else FooterKind.ENCRYPTED):
         raise PolicyError("the footer is not sealed as the policy says")
     told = table.keys.describe(found.key_metadata, ref)
-    now = versions_name(Recipient.parse(line).id for line in table.recipients[table.footer_key])
+    now = version_name(recipients_of(table.recipients.get(table.footer_key, ())))
     if (told.master_key, told.wrapping_version) != (table.footer_key, now):
         raise PolicyError("the footer is not sealed to the policy's recipients")
     return _Checked(ref.path)
