@@ -25,6 +25,7 @@ from ...core.limits import CHECKPOINT_RATIO, MANIFEST_RATIO, MAX_LOG_BYTES, SMAL
 from ...core.parquet.layout import MAGIC_ENCRYPTED
 from ...core.thrift import Cursor
 from ...core.thrift.structs import PageHeader, decode_at
+from .avro import Walk, varint, walker, zigzag
 
 __all__ = ["avro_header", "inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
 
@@ -72,7 +73,7 @@ def inflated(codec: str, data: bytes, most: int) -> int:
     if codec == "null":
         return len(data)
     if codec == "snappy":  # the length comes first, and the decoder allocates it
-        return _varint(data, 0)[0]
+        return varint(data, 0)[0]
     length = 0
     with contextlib.suppress(zlib.error, OSError, ValueError):  # the library will say so
         for piece in _PIECES[codec](data):
@@ -142,7 +143,7 @@ def need_avro(data: bytes, path: str) -> None:
     """
     try:
         size = _avro(data)
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError, OSError, EOFError, zlib.error) as error:
+    except Exception as error:  # whatever the codecs raise
         raise FormatError(f"a manifest that can't be understood ({type(error).__name__})", file=path) from None
     need_readable(size, path, len(data))
 
@@ -151,32 +152,56 @@ def _avro(data: bytes) -> int:
     if data[:4] != _MAGIC:
         raise ValueError
     told, position = _metadata(data, 4)
-    if _takes_nothing(json.loads(told["avro.schema"]), {}, items=True):
+    schema = json.loads(told["avro.schema"])
+    if _takes_nothing(schema, {}, items=True):
         return MAX_LOG_BYTES + 1  # as many as somebody says
     codec, position = told.get("avro.codec", b"null").decode(), position + _SYNC
-    most, size = most_decoded(len(data)), 0
-    while position < len(data) and size <= most:
-        count, position = _zigzag(data, position)
-        length, position = _zigzag(data, position)
-        if count < 0 or length < 0:
+    most, size, walk = most_decoded(len(data)), 0, walker(schema)
+    while position < len(data):
+        count, position = zigzag(data, position)
+        length, position = zigzag(data, position)
+        if count < 0 or not 0 <= length <= len(data) - position - _SYNC:
             raise ValueError
-        size += max(count, inflated(codec, data[position : position + length], most))
+        block = data[position : position + length]
+        size += max(count, inflated(codec, block, most))
+        if size > most:
+            return size
+        _need_within(walk, count, _unpacked(codec, block))
         position += length + _SYNC
+    if position != len(data):
+        raise ValueError
     return size
+
+
+def _need_within(walk: Walk, count: int, block: bytes) -> None:
+    """Raises ValueError, IndexError: the values of a block do not end with it."""
+    at = 0
+    for _ in range(count):
+        at = walk(block, at)
+    if at != len(block):
+        raise ValueError
+
+
+def _unpacked(codec: str, block: bytes) -> bytes:
+    """As the library unpacks it."""
+    from pyiceberg.avro.codecs import KNOWN_CODECS
+
+    library = KNOWN_CODECS[codec]  # type: ignore[index]
+    return block if library is None else library.decompress(block)
 
 
 def _metadata(data: bytes, position: int) -> tuple[dict[str, bytes], int]:
     found: dict[str, bytes] = {}
     while True:
-        count, position = _zigzag(data, position)
+        count, position = zigzag(data, position)
         if count < 0:
-            count, (_, position) = -count, _zigzag(data, position)
+            count, (_, position) = -count, zigzag(data, position)
         if not count:
             return found, position
         for _ in range(min(count, len(data))):
             pair = []
             for _ in range(2):
-                length, position = _zigzag(data, position)
+                length, position = zigzag(data, position)
                 if not 0 <= length <= len(data) - position:
                     raise ValueError
                 pair.append(data[position : position + length])
@@ -204,22 +229,6 @@ def _takes_nothing(schema: Any, named: dict[str, Any], *, items: bool = False) -
             (kind == "array" and _takes_nothing(inner, named)) or _takes_nothing(inner, named, items=True)
         )
     return not items and (kind == "null" or (kind == "fixed" and not schema["size"]))
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    value, position = _varint(data, position)
-    return (value >> 1) ^ -(value & 1), position
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise ValueError
 
 
 # Parquet -------------------------------------------------------------------------------------------------------------
