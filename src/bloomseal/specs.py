@@ -56,6 +56,7 @@ class EncryptionSpec:
         key_bits: length of fresh data keys: 128, 192 or 256.
         access_log: who is told of every key that is made: a path for JSON lines, a callable, a `logging.Logger` or
             ``logging:NAME`` (`bloomseal.keytools.access_log`). None: nobody.
+        signers: who may write the table, and who signs here, a `Signers`. None: nothing is signed.
 
     Raises:
         UsageError: contradicting arguments.
@@ -71,6 +72,7 @@ class EncryptionSpec:
     store_aad_prefix: bool = True
     key_bits: int = 128
     access_log: Any = None
+    signers: Any = None
 
     def __post_init__(self) -> None:
         try:

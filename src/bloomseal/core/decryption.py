@@ -77,6 +77,8 @@ class DecryptionSpec:
             `allow_plaintext`.
         iceberg: what an encrypted Iceberg table must be; `keys` is then the KMS that has its master key. None: no such
             table is opened.
+        signers: who may have written the files, a `Signers`; a file that none of them signed is refused before any key
+            is asked for. None: anybody.
     """
 
     keys: Any
@@ -91,6 +93,7 @@ class DecryptionSpec:
     access_log: Any = None
     partition_by: Collection[str] = field(default=())
     iceberg: IcebergSpec | None = None
+    signers: Any = None
 
     def __post_init__(self) -> None:
         for name in ("encrypted_columns", "partition_by"):

@@ -68,6 +68,9 @@ MAX_BUNDLE_BYTES: Final = 1 << 30
 MAX_BUNDLE_MEMBERS: Final = 4096
 """Members of an evidence bundle: some twenty, and one for each journal."""
 
+MAX_SIGNATURE_FILE_BYTES: Final = 64 * 1024
+"""An envelope beside a file: one signature over a statement of some 300 bytes takes 700."""
+
 MAX_ORC_BLOCK_BYTES: Final = (1 << 23) - 1
 """A compression chunk's header has 23 bits for the chunk's length (ORC specification, "Compression")."""
 

@@ -28,6 +28,7 @@ from ..core.errors import BloomsealError, MissingFileError, PolicyError
 from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..keytools.access_log import host_name, user_name
+from ..keytools.signing import PublicKey, Signer
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, TablePolicy
 from ..storage.atomic import storage_errors
@@ -36,7 +37,6 @@ from . import rotations as journal_room
 from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
-from .bundle.signing import PublicKey, Signer
 from .columns import Look, leaks_of
 from .destruction import Certificate
 from .keys import KeyVersionFacts, at_kms, key_versions

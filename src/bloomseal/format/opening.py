@@ -32,12 +32,15 @@ def open_footer(
         FormatError: the footer breaks the specification.
         IntegrityError: it does not authenticate.
         KeyAccessError: the footer key can't be had.
-        PolicyError: the file is not what the caller expects (`Expectation`).
+        PolicyError: the file is not what the caller expects (`Expectation`), or none of the signers has signed it.
     """
     try:
-        return _open(
-            source, seen or peek(source), decryption, NO_EXPECTATION if keyless else Expectation.of(decryption)
-        )
+        seen = seen or peek(source)
+        if decryption is not None and decryption.signers is not None and not keyless:
+            from ..keytools.signers import need_signed  # few tables have signers
+
+            need_signed(source, seen, decryption.signers)
+        return _open(source, seen, decryption, NO_EXPECTATION if keyless else Expectation.of(decryption))
     except BloomsealError as error:
         raise error.at(file=source.name) from error.__cause__
 

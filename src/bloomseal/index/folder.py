@@ -17,6 +17,7 @@ from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
+from ..keytools.signers import unsigned
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -111,7 +112,7 @@ class IndexFolder(IndexPlace):
                 data.
         """
         ref = self.ref(name)
-        decryption = decryption_for(self.decryption, ref)
+        decryption = unsigned(decryption_for(self.decryption, ref))  # its manifest is sealed, and says what is its
         if keys and decryption is not None:
             columns = {column: key for column, key in keys.items() if column}
             decryption = replace(decryption, keys=ExplicitKeys(keys.get(""), columns))
@@ -260,4 +261,6 @@ def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSp
             "the column is in plaintext, and so has no index", column=column, hint="a key for it, or complete=True"
         )
     keys = None if name is None else {name: given[name]}
-    return replace(spec, column_keys=keys, plaintext_footer=False, complete=False, algorithm=Algorithm.AES_GCM_V1)
+    return replace(
+        spec, column_keys=keys, plaintext_footer=False, complete=False, algorithm=Algorithm.AES_GCM_V1, signers=None
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.decryption import DecryptionSpec
-from ..core.errors import BloomsealError, FormatError, UnsupportedError
+from ..core.errors import BloomsealError, FormatError, PolicyError, UnsupportedError
 from ..core.sbbf.probe import several
 from ..core.storage.source import Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
@@ -51,6 +51,8 @@ class OrcLayout:
     def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
         self.source = source
         with self._at():
+            if decryption is not None and decryption.signers is not None:
+                raise PolicyError("an ORC file, and files of this table are signed, which ORC files are not")
             self.tail = read_tail(source)
             self.keys = LocalKeys(source, self.tail, decryption)
             expect(self.tail, self.keys.expectation)

@@ -208,6 +208,7 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
         "root": entry.take("root", str, None),
         "partition_by": entry.strings("partition_by"),
         "iceberg": _iceberg(entry),
+        "signers": _signers(entry),
         "columns": {column: _column(columns.inner(column)) for column in columns.names()},
         **defaults,
         **entry.settings(),
@@ -228,6 +229,11 @@ def _iceberg(entry: _Reader) -> IcebergSpec | None:
     )
     inner.done()
     return spec
+
+
+def _signers(entry: _Reader) -> dict[str, tuple[str, ...]]:
+    inner = entry.inner("signers")
+    return {name: inner.one_or_more(name) for name in inner.names()}
 
 
 def _column(entry: _Reader) -> ColumnPolicy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from pathlib import Path
 from string import Formatter
@@ -11,10 +10,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from ..core.errors import PolicyError
-from ..core.storage.ref import FileRef
 from ..storage.places import resolve_path
 
-__all__ = ["below", "check_template", "keyring_beside", "root_beside"]
+__all__ = ["check_template", "keyring_beside", "root_beside"]
 
 _PATH: Final = "{path}"
 _SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
@@ -46,15 +44,6 @@ def root_beside(root: str | None, folder: str) -> str | None:
     if root is None or ("://" in root and not root.startswith("file:")):
         return root
     return os.path.normpath(os.path.join(folder, resolve_path(root).path))  # noqa: PTH118
-
-
-def below(root: str, ref: FileRef) -> str | None:
-    """The path from a folder on the same file system to a file or folder in it; None: it lies elsewhere."""
-    if ref.filesystem is None:
-        path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
-    else:
-        path = posixpath.relpath(f"/{ref.path}", f"/{root}")
-    return None if path.split("/")[0] == ".." else path
 
 
 def check_template(template: str, table: str) -> None:

@@ -15,14 +15,15 @@ from ..core.columns import meant_by, nearest_entry
 from ..core.encryption import Algorithm
 from ..core.errors import Hint, PolicyError
 from ..core.limits import MAX_GCM_SEALS
-from ..core.storage.ref import FileRef
+from ..core.storage.ref import FileRef, below
 from ..core.text import counted
 from ..storage.places import resolve_path
 from .keys import KeyPolicy
-from .places import below, check_template
+from .places import check_template
 
 if TYPE_CHECKING:
     from ..core.decryption import IcebergSpec
+    from ..keytools.signers import Signers
     from ..keytools.tools import KeyTools
     from ..sbbf import FilterSpec
 
@@ -119,13 +120,15 @@ class TablePolicy:
         origin: the file that the policy was read from.
         root: the table's folder or its URI, which ``{path}`` starts from; None: the folder that is read as a table, see
             `at`.
-        authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
+        authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`), unless files are signed.
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
         allowed_kms_urls: addresses that files may name as their KMS.
         access_log: who is told which keys are opened and made (`bloomseal.keytools.access_log`); None: nobody.
         key_policies: master key → who answers for it and how long it is to be used.
         iceberg: what the table must be, if it is an encrypted Iceberg table; None: it is none.
+        signers: signer's name → his public keys as lines; all of his must sign. Empty: files need not be signed.
+        signer: what signs here, see `bloomseal.Signers`; no policy file has it.
         reading: arguments of `bloomseal.DecryptionSpec` that no policy file has, from whoever reads; of
             `encrypted_columns`, more of them.
 
@@ -159,6 +162,8 @@ class TablePolicy:
     access_log: Any = field(default=None, repr=False)
     key_policies: Mapping[str, KeyPolicy] = field(default_factory=dict, repr=False)
     iceberg: IcebergSpec | None = None
+    signers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    signer: Any = field(default=None, repr=False)
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -176,6 +181,7 @@ class TablePolicy:
         for name in self.partition_by:
             if meant_by(name, frozenset(self.encrypted_columns)) is not None:
                 raise PolicyError(f"table {self.name}: partition_by names a column that must be encrypted", column=name)
+        _ = self.authors
         for name, column in self.columns.items():
             if column.index is not None and self.master_key(name) is None:
                 raise PolicyError(
@@ -313,6 +319,7 @@ class TablePolicy:
             "store_aad_prefix": self.store_aad_prefix,
             "key_bits": self.key_bits,
             "access_log": self.access_log,
+            "signers": self.authors,
         }
 
     def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
@@ -328,6 +335,7 @@ class TablePolicy:
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
             "access_log": self.access_log,
             "iceberg": self.iceberg,
+            "signers": self.authors,
         }
 
     def bloom_filters(self) -> dict[str, FilterSpec]:
@@ -337,6 +345,15 @@ class TablePolicy:
     def indexes(self) -> dict[str, IndexPolicy]:
         """Dotted path → the sealed index to keep."""
         return {name: column.index for name, column in self.columns.items() if column.index is not None}
+
+    @cached_property
+    def authors(self) -> Signers | None:
+        """Who may write the table's files; None: anybody who has keys."""
+        if not self.signers:
+            return None
+        from ..keytools.signers import Signers
+
+        return Signers(self.signers, self.name, self.root, self.signer, getattr(self.kms, "kms", self.kms))
 
     @cached_property
     def keys(self) -> KeyTools:
@@ -364,11 +381,11 @@ class TablePolicy:
                 double_wrapping=self.double_wrapping,
                 internal=self.internal,
                 kek_bits=self.kek_bits,
-                authentic_writers=self.authentic_writers,
+                authentic_writers=self.authentic_writers and not self.signers,
                 seal_limit=self.seal_limit,
                 allowed_urls=self.allowed_kms_urls,
             )
-        elif self.authentic_writers and not tools.authentic_writers:
+        elif self.authentic_writers and not self.signers and not tools.authentic_writers:
             raise PolicyError(
                 f"table {self.name}: authentic_writers, and key tools that do not ask for them",
                 hint=Hint.OWN_WRITERS,
@@ -384,5 +401,7 @@ class TablePolicy:
         return f"<TablePolicy {self.name!r}: {counted(len(self.columns), 'column')}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # The key source holds keys; each process makes its own.
-        return {name: value for name, value in self.__dict__.items() if name != "keys"}
+        # The key source holds keys, of which each process makes its own; and who reads elsewhere signs nothing.
+        return {name: value for name, value in self.__dict__.items() if name not in ("keys", "signer", "authors")} | {
+            "signer": None
+        }

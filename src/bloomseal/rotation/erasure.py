@@ -163,7 +163,7 @@ class Erase(Job):
         if walk.footer.crypto is None or one.decryption is None:
             return None
         decryption = decryption_for(one.decryption, walk.source.ref)
-        changes: dict[str, Any] = {"access_log": decryption.access_log}
+        changes: dict[str, Any] = {"access_log": decryption.access_log, "signers": decryption.signers}
         if one.new != one.file.ref and isinstance(one.decryption, TablePolicy):
             changes["aad_prefix"] = encryption_for(one.decryption, one.new).aad_prefix
         if tools_or_none(decryption.keys) is None:

@@ -12,6 +12,7 @@ from ..core.encryption import SecretKey
 from ..core.errors import UsageError
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
+from ..keytools.signers import need_signer
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, resolve_policy
@@ -36,6 +37,7 @@ class Job(ABC):
         keeps_identity: a file is the same one afterwards, by its ``aad_file_unique``.
         indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
             rewrap leaves as it is; `index compact --everything` gives an index fresh keys.
+        signs: the new files of a table with signers are signed.
     """
 
     operation: ClassVar[str]
@@ -43,6 +45,7 @@ class Job(ABC):
     open_ended: ClassVar[bool] = True
     keeps_identity: ClassVar[bool] = False
     indexes: ClassVar[bool] = False
+    signs: ClassVar[bool] = True
     _opened: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -91,6 +94,16 @@ class Job(ABC):
         for tools in self.tools():
             tools.renew()
 
+    def check_signer(self) -> None:
+        """Refuse where the new files would have to be signed, and nobody here can.
+
+        Raises:
+            PolicyError, UsageError, KeyAccessError: as `Signers.own`.
+        """
+        given = getattr(self, "encryption", None) or getattr(self, "decryption", None)
+        if given is not None and self.signs:
+            need_signer(given)
+
     def after(self) -> None:  # noqa: B027
         """When all files are done: what is to be done once for all of them."""
 
@@ -108,7 +121,7 @@ class Job(ABC):
         return list({id(tools.calls): tools for tools in held if tools is not None}.values())
 
 
-_NO_FACTS: Final = ("keys", "kms", "origin", "access_log", "key_policies")
+_NO_FACTS: Final = ("keys", "kms", "origin", "access_log", "key_policies", "signers", "signer")
 """Fields that make no other job."""
 
 

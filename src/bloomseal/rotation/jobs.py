@@ -210,7 +210,8 @@ class Rekey(Job):
             return encryption_for(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
-        keys, changes = new_keys_of(walk, tools, self.external), {"access_log": decryption.access_log, **self.changes}
+        keys, more = new_keys_of(walk, tools, self.external), {"access_log": decryption.access_log}
+        changes = {**more, "signers": decryption.signers, **self.changes}
         return like(walk, keys, by_master_key(walk, tools, target), changes)
 
     def _orc_target(self, file: DataFile) -> Target:
@@ -317,6 +318,7 @@ class Unseal(_OutputJob):
     in_place: bool = False
     operation: ClassVar[str] = "unseal"
     done: ClassVar[Status] = Status.UNSEALED
+    signs: ClassVar[bool] = False
     already: ClassVar[str] = "plaintext already"
 
     def __post_init__(self) -> None:

@@ -129,6 +129,7 @@ def ready(job: Job, files: Sequence[DataFile], patience: float) -> Iterator[None
     """A job that is about to begin: key tools wait for a KMS that throttles, and what killed runs have left beside the
     files is gone.
     """
+    job.check_signer()
     with contextlib.ExitStack() as waits:
         for tools in job.tools():
             waits.enter_context(patient(tools.all_calls, patience))

@@ -22,6 +22,7 @@ from ..core.storage.source import Buffer, Scratch, Source
 from .folder import Folder
 from .places import type_at
 from .replacement import Replacement
+from .signatures import SignatureBeside, signature_of
 
 __all__ = [
     "AtomicFile",
@@ -35,6 +36,7 @@ _HINTS: Final[dict[type[OSError], str]] = {
     FileNotFoundError: "make its folder first",
     IsADirectoryError: "a file's name in it",
 }
+Signing = Callable[[Source], tuple[str, bytes]]
 _COPY_BYTES = 1 << 20
 _WRITEBACK_BYTES = 8 << 20
 
@@ -74,6 +76,8 @@ class AtomicFile:
         ref: the final place.
         replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has
             changed the file meanwhile and nothing is replaced.
+        sign: signs the new file, once it was checked and before it takes its place; the digest of what is signed, and
+            the signature, see `SignatureBeside`.
         like: the file that the new one is made from. Where both are local, nobody may read the new one who may not read
             that.
 
@@ -84,8 +88,17 @@ class AtomicFile:
         UsageError: the folder can't be written to, or the final place holds a folder, a pipe or a device.
     """
 
-    def __init__(self, ref: FileRef, *, replaces: tuple[int, ...] | None = None, like: Source | None = None) -> None:
+    def __init__(
+        self,
+        ref: FileRef,
+        *,
+        replaces: tuple[int, ...] | None = None,
+        like: Source | None = None,
+        sign: Signing | None = None,
+    ) -> None:
         self._ref = ref
+        self._sign = sign
+        self._signature: SignatureBeside | None = None
         self._replaces = () if ref.fresh else replaces
         self._uploaded = False
         self._new: Replacement | None = None
@@ -228,14 +241,34 @@ class AtomicFile:
             fault_point("synced")
             check(self._as_written(fd))
             fault_point("checked")
+            self._place_signature(self._as_written(fd), self._beside())
 
         fault_point("written")
+        before = self._signature_before()
         try:
             new.commit(checked, replaces=self._replaces, sync_name=False)
         except BloomsealError as error:
             raise error.at(file=self._ref.path) from None
         fault_point("renamed")
         new.sync_name()
+        if before is not None:
+            before.remove(self._beside())
+
+    def _beside(self) -> Folder | None:
+        """The open folder that the file's signature lies in; not where a link leads to another one."""
+        return None if self._new is None or os.path.islink(self._ref.path) else self._new.folder  # noqa: PTH114
+
+    def _place_signature(self, made: Source, folder: Folder | None) -> None:
+        """The signature comes before the file: nobody finds one that is not signed."""
+        if self._sign is not None:
+            digest, data = self._sign(made)
+            self._signature = SignatureBeside(self._ref, digest)
+            self._signature.write(data, folder)
+            fault_point("signed")
+
+    def _signature_before(self) -> SignatureBeside | None:
+        """That of the file in whose place the new one comes."""
+        return signature_of(self._ref) if self._sign is not None and self.takes_a_place() else None
 
     def _as_written(self, fd: int) -> Source:
         """The new file, for the check; by its descriptor, so that it is the very file that takes the name."""
@@ -250,12 +283,19 @@ class AtomicFile:
         assert self._ref.filesystem is not None  # noqa: S101
         assert self._spool is not None  # noqa: S101
         check(self._as_written(self._fd))
+        before = self._signature_before()
+        self._place_signature(self._as_written(self._fd), None)
         self._uploaded = True
         with storage_errors("upload", self._ref.path):
             put(self._ref.filesystem, self._ref.path, mmap.mmap(self._fd, 0, prot=mmap.PROT_READ))
+        if before is not None:
+            before.remove()
 
     def abort(self) -> None:
         """Remove what was written, unless it has its name already; a second time does nothing."""
+        if self._signature is not None and not self.placed:
+            self._signature.remove(self._beside())
+        self._signature = None
         self._close()
 
     def _close(self) -> None:

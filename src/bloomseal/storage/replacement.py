@@ -48,6 +48,7 @@ class Replacement:
         private: readable by its owner alone, whatever is there.
 
     Attributes:
+        folder: where; closed with the file.
         fd: its descriptor, to read and write.
         placed: the final place may hold the new file.
 
@@ -66,7 +67,7 @@ class Replacement:
         mode: int = 0o666,
         private: bool = False,
     ) -> None:
-        self._folder, self._name = folder, name
+        self.folder, self._name = folder, name
         self._like, self._beside, self._private = like, beside, private
         self.placed = False
         try:
@@ -119,38 +120,38 @@ class Replacement:
         os.fsync(self.fd)
         if check is not None:
             check(self.fd)
-        with contextlib.nullcontext() if alone else self._folder.locked(self._name):
+        with contextlib.nullcontext() if alone else self.folder.locked(self._name):
             self._place(replaces)
         if sync_name:
             self.sync_name()
 
     def sync_name(self) -> None:
         """Its name is on the disk when this returns."""
-        os.fsync(self._folder.fd)
+        os.fsync(self.folder.fd)
 
     def _place(self, replaces: tuple[int, ...] | None) -> None:
         if replaces is not None:
-            there = self._folder.stat(self._name)
+            there = self.folder.stat(self._name)
             if (() if there is None else identity(there)) != replaces:
                 raise _changed() if replaces else _taken()
         # Somebody may have narrowed the old one's since the new file was made.
         ((None if replaces == () else self._rights(replaces)) or self._mine).give(self.fd)
-        if not self._folder.holds(self._temporary, self.fd):
+        if not self.folder.holds(self._temporary, self.fd):
             raise BloomsealError("somebody exchanged the temporary file before it took its name; it was not placed")
         # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
-        self._folder.remove(f".{self._name}.crc")
-        self.placed, fd = True, self._folder.fd
+        self.folder.remove(f".{self._name}.crc")
+        self.placed, fd = True, self.folder.fd
         try:
             os.rename(self._temporary, self._name, src_dir_fd=fd, dst_dir_fd=fd)
         except OSError:
             # Over a network a rename may be done and fail all the same: only a look tells, if it can be had.
             with contextlib.suppress(OSError):
-                self.placed = not self._folder.holds(self._temporary, self.fd)
+                self.placed = not self.folder.holds(self._temporary, self.fd)
             raise
 
     def occupied(self) -> bool:
         """Whether there is something that it would replace."""
-        return self._folder.stat(self._name) is not None
+        return self.folder.stat(self._name) is not None
 
     def remove(self) -> None:
         """Close it, and remove it unless it has its name. Never raises: the next writer removes what stays."""
@@ -159,7 +160,7 @@ class Replacement:
     def _rights(self, replaces: tuple[int, ...] | None = None) -> Rights | None:
         """What the new file may be given away to; None where nothing says so. No other file's than `replaces`."""
         try:
-            there = self._folder.open(self._name)
+            there = self.folder.open(self._name)
         except OSError as error:
             # A link that lies in the place is replaced; the file that it points to has no say.
             if error.errno in (errno.ENOENT, errno.ELOOP):
@@ -169,7 +170,7 @@ class Replacement:
             if not isinstance(error, PermissionError):
                 raise
             # Its list of users, if any, can't be read by us: only the owner is sure to have been on it.
-            status = os.stat(self._name, dir_fd=self._folder.fd, follow_symlinks=False)
+            status = os.stat(self._name, dir_fd=self.folder.fd, follow_symlinks=False)
             return None if self._private else Rights(status.st_mode & 0o700, status.st_gid, None)
         try:
             if replaces is not None and identity(os.fstat(there)) != replaces:

@@ -26,6 +26,7 @@ from ..storage.formats import METADATA_ENDINGS, format_of
 from ..storage.objects import NO_MARKERS
 from ..storage.places import FilePlace, open_source, resolve_path
 from ..storage.replacement import temporary_name
+from ..storage.signatures import signature_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -250,9 +251,11 @@ def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
     """
     material = MaterialStore(ref).path
     if ref.filesystem is not None:
+        signature = signature_of(ref)
         ref.filesystem.delete_file(ref.path)
-        with contextlib.suppress(FileNotFoundError):
-            ref.filesystem.delete_file(material)
+        for one in (material, *(() if signature is None else (signature.path,))):
+            with contextlib.suppress(FileNotFoundError):
+                ref.filesystem.delete_file(one)
         return True
     name = posixpath.basename(ref.path)
     with folder_of(ref) as here, here.locked(name):
@@ -261,7 +264,8 @@ def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
         if identity(now) != before:
             return False
         beside = posixpath.basename(material)
-        others = (f".{name}.crc", beside)
+        signature = signature_of(ref)
+        others = (f".{name}.crc", beside, *(() if signature is None else (signature.name,)))
         if here.stat(beside) is not None:
             # Not the file first: killed then, its material would stay for good. A temporary file is tidied.
             name, taken = temporary_name(name), name

@@ -24,6 +24,7 @@ from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
+from ..keytools.signers import tail_signer, unsigned
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import decryption_for
@@ -107,9 +108,10 @@ def attach_filters(
         attaching = _Attaching(walk, resolve_filters(footer.schema, bloom_filters), dry_run)
         if dry_run:
             return attaching.run(None, progress)
-        with AtomicFile(source.ref, replaces=source.identity, like=source) as out:
+        sign = tail_signer(decryption, source.ref)
+        with AtomicFile(source.ref, replaces=source.identity, like=source, sign=sign) as out:
             report = attaching.run(out, progress)
-            out.commit(lambda reopened: attaching.check(reopened, decryption))
+            out.commit(lambda reopened: attaching.check(reopened, unsigned(decryption)))
         return report
 
 

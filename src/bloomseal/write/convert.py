@@ -22,6 +22,7 @@ from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
+from ..keytools.signers import tail_signer
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, PolicyArguments, decryption_for, encryption_for, resolve_policy
@@ -237,6 +238,9 @@ class Conversion:
             )
         self._walk, self._template = Walk(source, footer, at_hand), footer.struct
         self._had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(self._walk)}
+        # A specification that says nothing of signers does not make a file unsigned that has to be signed.
+        by = opening if target == source.ref and sealing is not None and sealing.signers is None else sealing
+        self._sign = tail_signer(by, self._target)
         self._keys = None if sealing is None else OutputKeys(sealing, footer.schema, self._target)
         self._report = ConversionReport(source.name, self._target.path, old_size=source.size)
 
@@ -255,7 +259,7 @@ class Conversion:
             if keys is not None:
                 # A KMS that wraps wrongly would lose what is in the old file: nobody could open the new one.
                 keys.confirm()
-            with AtomicFile(self._target, replaces=self._before, like=self._walk.source) as out:
+            with AtomicFile(self._target, replaces=self._before, like=self._walk.source, sign=self._sign) as out:
                 self._assemble(out, wanted, progress)
                 if keys is not None:
                     keys.store()

@@ -18,6 +18,7 @@ from ..core.parquet.walk import Protection, Walk
 from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.opening import open_footer
+from ..keytools.signers import tail_signer, unsigned
 from ..storage.atomic import AtomicFile, fault_point
 
 __all__ = [
@@ -105,11 +106,12 @@ def exchange_key_metadata(
             every case the file is as it was.
     """
     end = rewrapped_footer(walk, replacements)
-    with AtomicFile(walk.source.ref, replaces=before, like=walk.source) as out:
+    sign = tail_signer(decryption, walk.source.ref)
+    with AtomicFile(walk.source.ref, replaces=before, like=walk.source, sign=sign) as out:
         out.copy_from(walk.source, walk.footer.offset)
         fault_point("copied")
         out.write(end)
-        out.commit(lambda reopened: check(_reopened(walk, reopened, decryption)))
+        out.commit(lambda reopened: check(_reopened(walk, reopened, unsigned(decryption))))
     return len(end)
 
 

@@ -23,6 +23,7 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
+from ..keytools.signers import tail_signer
 from ..policy import TablePolicy
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for, resolve_policy
@@ -128,6 +129,7 @@ class FileWriter:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._ahead: deque[Future[_Encoded]] = deque()
         self._flushed = 0
+        self._sign = tail_signer(spec, self._ref)
         self._keys = OutputKeys(spec, self._template.schema, self._ref) if spec else None
         self._check_keys = check_keys
         self._file = self._begun()
@@ -137,7 +139,7 @@ class FileWriter:
     def _begun(self) -> AtomicFile:
         """The temporary file."""
         try:
-            file = AtomicFile(self._ref)
+            file = AtomicFile(self._ref, sign=self._sign)
             try:
                 self._confirm_keys(file)  # rather than after the last row
             except BaseException:

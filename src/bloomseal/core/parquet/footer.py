@@ -20,13 +20,14 @@ from ..encryption import (
 from ..encryption import module_aad as make_aad
 from ..errors import FormatError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
+from ..signatures import Statement
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.compact import SeenLists
 from ..thrift.structs import ColumnChunk, RowGroup, RowGroupHead, decode, decode_at, decode_element
 from ..writers import Claim, application_and_version, known_wrong
 from .expectation import Expectation
-from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, read_tail
+from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, Tail, read_tail
 from .schema import Schema
 
 __all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", "sign_footer"]
@@ -99,7 +100,7 @@ class Peek(NamedTuple):
 
     Attributes:
         kind: what the magic, and the presence of an EncryptionAlgorithm, say.
-        offset: where the footer begins.
+        tail: the bytes from where the footer begins.
         algorithm: the raw EncryptionAlgorithm; None for a plaintext file.
         key_metadata: leads to the footer key; may be empty.
         clear: the serialised FileMetaData; empty under an encrypted footer.
@@ -107,11 +108,27 @@ class Peek(NamedTuple):
     """
 
     kind: FooterKind
-    offset: int
+    tail: Tail
     algorithm: Struct | None = None
     key_metadata: bytes = b""
     clear: bytes = b""
     sealed: bytes = b""
+
+    @property
+    def offset(self) -> int:
+        """Where the footer begins."""
+        return self.tail.offset
+
+    def statement(self, table: str, path: str) -> Statement:
+        """What is signed of the file, as a file of this table, at this path below its folder.
+
+        Raises:
+            UnsupportedError: an unknown algorithm.
+        """
+        inner = Struct() if self.algorithm is None else self.inner()[1]
+        length = self.tail.offset + len(self.tail.data) + 8
+        unique, prefix = inner.binary(2) or b"", inner.binary(1) or b""
+        return Statement(table, path, length, self.tail.digest, unique.hex(), prefix.hex())
 
     @property
     def nonce(self) -> bytes:
@@ -167,16 +184,16 @@ def peek(source: Source) -> Peek:
         if framed_length(framed, ModuleType.FOOTER) != len(framed) or len(framed) < FRAME_BYTES:
             raise FormatError("the footer's length prefix does not fit", module=ModuleType.FOOTER.label)
         metadata = _bounded(head.binary(2))
-        return Peek(FooterKind.ENCRYPTED, tail.offset, head.struct(1) or Struct(), metadata, sealed=framed)
+        return Peek(FooterKind.ENCRYPTED, tail, head.struct(1) or Struct(), metadata, sealed=framed)
     plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
     algorithm = plain.struct(FileMeta.ALGORITHM)
     if algorithm is None:
-        return Peek(FooterKind.PLAINTEXT, tail.offset, clear=tail.data)
+        return Peek(FooterKind.PLAINTEXT, tail, clear=tail.data)
     if len(tail.data) <= SIGNATURE_BYTES:
         raise FormatError("the footer is too short for its signature", module=ModuleType.FOOTER.label)
     metadata = _bounded(plain.binary(FileMeta.SIGNING_KEY))
     clear, signature = tail.data[:-SIGNATURE_BYTES], tail.data[-SIGNATURE_BYTES:]
-    return Peek(FooterKind.SIGNED, tail.offset, algorithm, metadata, clear, signature)
+    return Peek(FooterKind.SIGNED, tail, algorithm, metadata, clear, signature)
 
 
 def _bounded(key_metadata: bytes | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple
 
 from ..errors import FormatError
@@ -94,6 +95,12 @@ class Tail(NamedTuple):
     encrypted: bool
     offset: int
     data: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 from `offset` to the file's end, in hexadecimal."""
+        magic = MAGIC_ENCRYPTED if self.encrypted else MAGIC
+        return hashlib.sha256(self.data + len(self.data).to_bytes(4, "little") + magic).hexdigest()
 
 
 def read_tail(source: Source) -> Tail:

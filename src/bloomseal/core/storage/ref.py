@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["FileRef"]
+__all__ = ["FileRef", "below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +32,12 @@ class FileRef:
     like: str | None = field(default=None, compare=False)
     named: bool = field(default=True, compare=False)
     fresh: bool = field(default=False, compare=False)
+
+
+def below(root: str, ref: FileRef) -> str | None:
+    """The path from a folder on the same file system to a file or folder in it; None: it lies elsewhere."""
+    if ref.filesystem is None:
+        path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
+    else:
+        path = posixpath.relpath(f"/{ref.path}", f"/{root}")
+    return None if path.split("/")[0] == ".." else path

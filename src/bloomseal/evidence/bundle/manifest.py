@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from ..._version import __version__
 from ...core.errors import BloomsealError, IntegrityError, UsageError
+from ...keytools.signing import PublicKey, Signer
 from ...notebook import ShownInNotebooks
 from ...storage.atomic import identity_at
 from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write
-from .signing import PublicKey, Signer, has_form
+from .signing import has_form
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
 

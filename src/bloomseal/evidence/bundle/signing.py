@@ -1,115 +1,18 @@
-"""Signatures over the bytes of a manifest: Ed25519 (RFC 8032), or ECDSA over P-256 or P-384 (FIPS 186-5). Keys lie in
-PEM files, or with a KMS or whoever else signs.
-
-An ECDSA signature has a twin that holds too: the one of both with the smaller s is kept, in its one DER form, so that
-nobody can alter a bundle's bytes without a key.
-"""
+"""Signatures over the bytes of a manifest, whoever makes them (`bloomseal.keytools.signing`)."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_der_public_key,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
-from ...core.errors import KeyAccessError, UsageError
-from ...core.storage.local import need_own, read_small
-from ...keytools.kms.registry import client_for
-from ...keytools.kms_protocols import SigningKms
+from ...keytools.signing import read_signing_file
 
-__all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
+__all__ = ["Detached", "has_form"]
 
-_LONGEST_PEM: Final = 1 << 14
 _ED25519_BYTES: Final = 64
 _LONGEST_ECDSA: Final = 104
-_DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
-
-
-@runtime_checkable
-class Signer(Protocol):
-    """Whoever holds a private key: a file, a KMS, an HSM, a card."""
-
-    def public_key(self) -> bytes:
-        """The public key, of Ed25519 or of ECDSA over P-256 or P-384: PEM, or DER (SubjectPublicKeyInfo)."""
-        ...
-
-    def sign(self, message: bytes) -> bytes:
-        """The signature over the message itself: 64 bytes by Ed25519; or DER, by ECDSA over SHA-256 with P-256 and over
-        SHA-384 with P-384.
-        """
-        ...
-
-
-class PublicKey:
-    """A public key.
-
-    Args:
-        source: a PEM file's path; or PEM or DER as bytes.
-
-    Attributes:
-        fingerprint: SHA-256 over its SubjectPublicKeyInfo, in hexadecimal.
-        pem: the key.
-
-    Raises:
-        KeyAccessError: the file can't be read. UsageError: no public key of Ed25519, P-256 or P-384.
-    """
-
-    def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
-        data = source if isinstance(source, bytes) else _read(source, "the public key")
-        name = None if isinstance(source, bytes) else os.fspath(source)
-        key: object = None
-        try:
-            key = load_pem_public_key(data) if data.lstrip().startswith(b"-----") else load_der_public_key(data)
-        except Exception:
-            key = None
-        known = isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _DIGESTS
-        if not (known or isinstance(key, Ed25519PublicKey)):
-            private = b"PRIVATE KEY" in data
-            raise UsageError(
-                "this is a private key; it belongs to its owner alone"
-                if private
-                else "no public key of Ed25519, P-256 or P-384 in PEM",
-                file=name,
-                hint="openssl pkey -in private.pem -pubout -out public.pem",
-            )
-        assert isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey)  # noqa: S101
-        self._key = key
-        self.pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        encoded = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        self.fingerprint = hashlib.sha256(encoded).hexdigest()
-
-    def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether this is the key's signature over the message, in its one form."""
-        try:
-            if isinstance(self._key, Ed25519PublicKey):
-                self._key.verify(signature, message)
-                return True
-            self._key.verify(signature, message, ec.ECDSA(_DIGESTS[self._key.curve.name]))
-            return self.in_one_form(signature) == signature
-        except (InvalidSignature, ValueError):
-            return False
-
-    def in_one_form(self, signature: bytes) -> bytes:
-        """The signature as `verifies` wants it. Raises ValueError: it is none."""
-        if isinstance(self._key, Ed25519PublicKey):
-            return signature
-        r, s = decode_dss_signature(signature)
-        return encode_dss_signature(r, min(s, self._key.curve.group_order - s))
-
-    def __repr__(self) -> str:
-        return f"<PublicKey {self.fingerprint[:16]}>"
 
 
 def has_form(signature: bytes) -> bool:
@@ -120,87 +23,6 @@ def has_form(signature: bytes) -> bool:
         return len(signature) <= _LONGEST_ECDSA and encode_dss_signature(*decode_dss_signature(signature)) == signature
     except ValueError:
         return False
-
-
-class KmsSigner:
-    """A key that never leaves its KMS.
-
-    Args:
-        uri: the KMS's URI as everywhere, then ``#`` and the key's name: ``aws-kms://eu-central-1#alias/evidence``,
-            ``vault://host:8200/transit#evidence``, ``pkcs11:token=LABEL?module-path=/path/to/library.so#evidence``.
-
-    Raises:
-        UsageError: no such URI, or a KMS that does not sign.
-        MissingDependencyError: the library of the KMS is not installed.
-        KeyAccessError: from its methods: the KMS refuses, or the key is of another kind.
-    """
-
-    def __init__(self, uri: str) -> None:
-        kms, _, self._name = uri.rpartition("#")
-        if not kms or not self._name:
-            raise UsageError(
-                "the signing key is not named", hint="a KMS's URI, #, the key's name: aws-kms://REGION#alias/NAME"
-            )
-        client = client_for(kms)
-        if not isinstance(client, SigningKms):
-            raise UsageError("this KMS does not sign here", hint="aws-kms:, vault: and pkcs11: do; or a PEM file")
-        self._client = client
-
-    def public_key(self) -> bytes:
-        """In PEM."""
-        return PublicKey(self._client.public_key(self._name)).pem
-
-    def sign(self, message: bytes) -> bytes:
-        """By the KMS."""
-        return self._client.sign(message, self._name)
-
-    def __repr__(self) -> str:
-        return f"<KmsSigner {self._name} at {self._client!r}>"
-
-
-class FileSigner:
-    """A private Ed25519 key in a PEM file (PKCS #8).
-
-    Args:
-        path: the file; nobody but its owner may read it.
-        passphrase: where the file is encrypted.
-
-    Raises:
-        KeyAccessError: the file can't be read, or the passphrase does not open it.
-        PolicyError: others than its owner can use the file.
-        UsageError: no private Ed25519 key. Nothing of the file is ever part of a message.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None) -> None:
-        data = _read(path, "the signing key", private=True)
-        secret = None if passphrase is None else passphrase.encode()
-        problem: type[KeyAccessError] | type[UsageError] = UsageError
-        key: object = None
-        try:
-            key = load_pem_private_key(data, secret)
-        except TypeError:
-            problem = KeyAccessError  # a passphrase is missing, or there is one too many
-        except Exception:
-            problem = KeyAccessError if b"ENCRYPTED" in data else UsageError
-        if not isinstance(key, Ed25519PrivateKey):
-            raise problem(
-                "no private Ed25519 key in PEM, or a wrong passphrase",
-                file=os.fspath(path),
-                hint="openssl genpkey -algorithm ed25519 -out private.pem",
-            )
-        self._key = key
-
-    def public_key(self) -> bytes:
-        return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-    def sign(self, message: bytes) -> bytes:
-        return self._key.sign(message)
-
-    def __repr__(self) -> str:
-        return f"<FileSigner {PublicKey(self.public_key()).fingerprint[:16]}>"
-
-    def __reduce__(self) -> str:
-        raise TypeError("a signing key is not pickled")
 
 
 class Detached:
@@ -215,8 +37,8 @@ class Detached:
     """
 
     def __init__(self, signature: str | os.PathLike[str], public_key: str | os.PathLike[str]) -> None:
-        self._signature = _read(signature, "the signature")
-        self._public_key = _read(public_key, "the public key")
+        self._signature = read_signing_file(signature, "the signature")
+        self._public_key = read_signing_file(public_key, "the public key")
 
     def public_key(self) -> bytes:
         return self._public_key
@@ -224,11 +46,3 @@ class Detached:
     def sign(self, message: bytes) -> bytes:  # noqa: ARG002
         """The signature; whoever takes it checks it against the message."""
         return self._signature
-
-
-def _read(path: str | os.PathLike[str], what: str, *, private: bool = False) -> bytes:
-    try:
-        return read_small(path, _LONGEST_PEM, (lambda status: need_own(status, what, path)) if private else None)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-    raise KeyAccessError(f"{what} can't be read: {reason}", file=os.fspath(path))

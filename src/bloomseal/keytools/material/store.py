@@ -17,6 +17,7 @@ from ...core.storage.ref import FileRef
 from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.folder import Folder
 from ...storage.replacement import remove_leftovers, replace, temporaries
+from ...storage.signatures import remove_orphans
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
 
@@ -167,12 +168,13 @@ def _parsed(text: bytes) -> dict[str, str]:
 
 
 def tidy(folder: str | os.PathLike[str]) -> None:
-    """Remove what writers that died have left in a local folder: temporary files, and the key material of those that
-    never took their names. What can't be removed stays.
+    """Remove what writers that died have left in a local folder: temporary files, the key material of those that never
+    took their names, and signatures without their files. What can't be removed stays.
     """
     with contextlib.suppress(OSError), Folder.at(folder) as here:
         before = set(temporaries(here).values())
         if not before:
+            remove_orphans(here)
             return
         remove_leftovers(here)
         for name in before - set(temporaries(here).values()):
@@ -183,3 +185,4 @@ def tidy(folder: str | os.PathLike[str]) -> None:
             with contextlib.suppress(OSError), here.locked(material):
                 if name not in temporaries(here).values() and here.stat(name) is None:
                     here.remove(material)
+        remove_orphans(here)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ...evidence.bundle.signing import Signer
 from ...evidence.collect import Beside, Evidence, finished, gather, ready
+from ...keytools.signing import Signer
 from .audit import looked
 from .common import TableJob
 

@@ -21,6 +21,7 @@ __all__ = [
     "INDEX_FOLDER",
     "LOGS",
     "MATERIAL_PREFIX",
+    "SIGNATURE_PREFIX",
     "FileKind",
     "FoundFile",
     "Listing",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+SIGNATURE_PREFIX: Final = "_SIGNATURE_"
 INDEX_FOLDER: Final = "_bloomseal_index"
 """In a table's folder: its sealed indexes, hidden from whoever reads the table."""
 _HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?![^/]))|\._COPYING_(?![^/])")

@@ -1,0 +1,220 @@
+"""Who may write a table's files, and who signs those that are written here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from ..core.cached import cached_property
+from ..core.decryption import DecryptionSpec
+from ..core.errors import Hint, KeyAccessError, PolicyError, UsageError
+from ..core.parquet.footer import Peek, peek
+from ..core.signatures import Authorship, Statement, envelope, judge
+from ..core.spelling import named_options
+from ..core.storage.ref import FileRef, below
+from ..core.storage.source import Source
+from ..storage.places import resolve_path
+from ..storage.signatures import SignatureBeside
+from .kms.registry import client_for
+from .signing import FileSigner, KmsSigner, PublicKey, Signer
+
+__all__ = ["SIGNER_VARIABLE", "Signers", "TailSigner", "need_signed", "need_signer", "tail_signer", "unsigned"]
+
+SIGNER_VARIABLE: Final = "BLOOMSEAL_SIGNER"
+
+
+@named_options
+@dataclass(frozen=True)
+class Signers:
+    """Who may write a table's files. Handing it over says: each file is signed by one of them.
+
+    Args:
+        keys: signer's name → his public key as a line (``bss1…``), or several, all of which must sign.
+        table: the table's name, which is part of what is signed.
+        root: the table's folder, from which paths count; None: the one that is read as a table.
+        signer: signs what is written here: ``KMS_URI#KEY``, a private key's PEM file, a key's name in `kms`, or a
+            `bloomseal.keytools.signing.Signer`; of a signer with several keys a list. None: ``$BLOOMSEAL_SIGNER``.
+        kms: where a key that is named alone is.
+
+    Raises:
+        PolicyError: no signers, or a line that is none.
+    """
+
+    keys: Mapping[str, str | Collection[str]]
+    table: str
+    root: str | os.PathLike[str] | None = None
+    signer: Any = field(default=None, repr=False)
+    kms: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise PolicyError(f"table {self.table}: no signers", hint="leave signers out, so that anybody may write")
+        try:
+            object.__setattr__(self, "keys", {name: _lines(given) for name, given in self.keys.items()})
+            _ = self.public_keys
+        except UsageError as error:
+            raise PolicyError(f"table {self.table}: signers: {error.what}", hint=error.hint) from None
+
+    @property
+    def public_keys(self) -> dict[str, tuple[PublicKey, ...]]:
+        """Signer's name → public keys."""
+        return {name: tuple(map(PublicKey.from_line, lines)) for name, lines in self.keys.items()}
+
+    def path(self, ref: FileRef) -> str:
+        """A file's path below the table's folder.
+
+        Raises:
+            PolicyError: nobody said where the folder is, or the file is not in it.
+        """
+        root = ref.root if self.root is None else resolve_path(self.root).path
+        if root is None or not ref.named:
+            what = (
+                f"a signature is of a file's place in table {self.table}, and where the table's folder is was not said"
+            )
+        elif (path := below(root, ref)) is not None:
+            return path
+        else:
+            what = f"the file is not in the folder of table {self.table}, which is {root}"
+        raise PolicyError(what, file=ref.path, hint=Hint.TABLE_ROOT)
+
+    def judge(self, seen: Peek, ref: FileRef) -> Authorship:
+        """Who signed a file, by its tail.
+
+        Raises:
+            PolicyError: as `path`. UsageError: the signature can't be read.
+        """
+        data = SignatureBeside(ref, seen.tail.digest).read()
+        return judge(data, seen.statement(self.table, self.path(ref)), self.public_keys)
+
+    @cached_property
+    def own(self) -> tuple[str, tuple[Signer, ...]]:
+        """The signer here: his name among the table's, and what signs with each of his keys.
+
+        Raises:
+            PolicyError: there is no key to sign with, or it is none of the table's.
+            UsageError, KeyAccessError: it can't be had.
+        """
+        given = self.signer or os.environ.get(SIGNER_VARIABLE, "").split() or None
+        if given is None:
+            raise PolicyError(
+                f"the files of table {self.table} are signed, and there is no key to sign with",
+                hint=f"signer=, or {SIGNER_VARIABLE}: {', '.join(sorted(self.keys))}",
+            )
+        found = [self._signer(one) for one in (given if isinstance(given, list | tuple) else (given,))]
+        made = {PublicKey(one.public_key()).line: one for one in found}
+        for name, lines in self.keys.items():
+            if set(lines) == made.keys():
+                return name, tuple(made[line] for line in lines)
+        raise PolicyError(
+            f"the key to sign with belongs to none of the signers of table {self.table}",
+            hint=f"{', '.join(sorted(self.keys))}; the policy would have to name {' and '.join(sorted(made))}",
+        )
+
+    def _signer(self, given: Any) -> Signer:
+        if isinstance(given, os.PathLike) or (isinstance(given, str) and "#" not in given and os.path.isfile(given)):  # noqa: PTH113
+            return FileSigner(given, passphrase=os.environ.get("BLOOMSEAL_SIGNING_PASSPHRASE"))
+        if isinstance(given, str):
+            if "#" in given:
+                return KmsSigner(given)
+            return KmsSigner.at(client_for(self.kms) if isinstance(self.kms, str) else self.kms, given)
+        if isinstance(given, Signer):
+            return given
+        raise UsageError(f"signer= takes a key's name or file, or a Signer, not {type(given).__name__}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Who reads elsewhere needs no secret, and gets none.
+        return {"keys": self.keys, "table": self.table, "root": self.root, "signer": None, "kms": None}
+
+
+def _lines(given: str | Collection[str]) -> tuple[str, ...]:
+    lines = (given,) if isinstance(given, str) else tuple(given)
+    if not lines or not all(isinstance(line, str) for line in lines):
+        raise UsageError("a signer has one public key, or several, as lines", hint="bss1…")
+    return tuple(dict.fromkeys(lines))
+
+
+class TailSigner:
+    """Signs one new file, before it takes its place.
+
+    Args:
+        ref: the final place.
+
+    Raises:
+        PolicyError, UsageError, KeyAccessError: as `Signers.own` and `Signers.path`: before a byte is written.
+    """
+
+    def __init__(self, signers: Signers, ref: FileRef) -> None:
+        self._signers, self._path = signers, signers.path(ref)
+        self.name, self._own = signers.own
+
+    def statement(self, seen: Peek) -> Statement:
+        """What is signed of a file."""
+        return seen.statement(self._signers.table, self._path)
+
+    def __call__(self, source: Source) -> tuple[str, bytes]:
+        """The digest of the tail, and the envelope.
+
+        Raises:
+            KeyAccessError: the KMS refuses, or makes a signature that does not verify.
+        """
+        seen = peek(source)
+        statement = self.statement(seen)
+        keys = self._signers.public_keys[self.name]
+        made = envelope(
+            statement.to_bytes(), [(key, _one_form(key, by)) for key, by in zip(keys, self._own, strict=True)]
+        )
+        if judge(made, statement, {self.name: keys}).signer is None:
+            raise KeyAccessError("the signature that was made does not verify", file=source.name)
+        return seen.tail.digest, made
+
+
+def need_signer(spec: Any) -> None:
+    """Refuse before anything is done where files would have to be signed, and nobody here can.
+
+    Args:
+        spec: a specification, or a table's policy.
+
+    Raises:
+        PolicyError, UsageError, KeyAccessError: as `Signers.own`.
+    """
+    signers = spec.authors if hasattr(spec, "authors") else spec.signers
+    if signers is not None:
+        _ = signers.own
+
+
+def _one_form(key: PublicKey, signer: Signer) -> Any:
+    return lambda message: key.in_one_form(signer.sign(message))
+
+
+def tail_signer(spec: Any, ref: FileRef) -> TailSigner | None:
+    """What signs a new file under a specification; None where nobody has to.
+
+    Args:
+        spec: a `DecryptionSpec`, an `EncryptionSpec`, or None.
+    """
+    return None if spec is None or spec.signers is None else TailSigner(spec.signers, ref)
+
+
+Spec = TypeVar("Spec", bound=DecryptionSpec | None)
+
+
+def unsigned(spec: Spec) -> Spec:
+    """The same without signers: what opens a new file that has not been signed yet."""
+    return spec if spec is None or spec.signers is None else replace(spec, signers=None)
+
+
+def need_signed(source: Source, seen: Peek, signers: Signers) -> None:
+    """Refuse a file that none of a table's signers has signed, before any key is asked for.
+
+    Raises:
+        PolicyError: it is unsigned, or somebody else's. UsageError: the signature can't be read.
+    """
+    found = signers.judge(seen, source.ref)
+    if found.signer is None:
+        raise PolicyError(
+            f"{found.why}, and files of table {signers.table} are read only if one of its signers has",
+            file=source.name,
+            hint="ask its writer; bloomseal sign, if you answer for what is in it",
+        )

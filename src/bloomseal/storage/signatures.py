@@ -1,0 +1,134 @@
+"""Signatures beside data files: ``_SIGNATURE_<name>_<digest>.json``, under the first 32 digits of the digest of what
+was signed. So a file that is written anew has another one, and until it takes its name the old one's stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+from typing import Final
+
+from ..core.errors import BloomsealError, UsageError
+from ..core.limits import MAX_SIGNATURE_FILE_BYTES
+from ..core.parquet.layout import read_tail
+from ..core.storage.local import open_regular, read_open
+from ..core.storage.ref import FileRef
+from ..core.storage.source import refusal
+from .discovery.kinds import SIGNATURE_PREFIX
+from .folder import Folder
+from .places import open_source
+from .replacement import replace, temporaries
+
+__all__ = ["SignatureBeside", "remove_orphans", "signature_of", "signed_name"]
+
+_NAME: Final = re.compile(rf"{SIGNATURE_PREFIX}(.+)_([0-9a-f]{{32}})\.json", re.DOTALL)
+
+
+class SignatureBeside:
+    """The signature of one data file, as long as the file's tail has this digest.
+
+    Args:
+        ref: the data file.
+        digest: SHA-256 of its tail, in hexadecimal.
+    """
+
+    def __init__(self, ref: FileRef, digest: str) -> None:
+        folder, name = posixpath.split(ref.path)
+        self.name = f"{SIGNATURE_PREFIX}{name}_{digest[:32]}.json"
+        self.path = posixpath.join(folder, self.name)
+        self._ref = ref
+
+    def read(self) -> bytes | None:
+        """What is there; None where nothing is. No link is followed.
+
+        Raises:
+            UsageError: it can't be read: not seen is not absent.
+        """
+        try:
+            if self._ref.filesystem is None:
+                fd = open_regular(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    return read_open(fd, MAX_SIGNATURE_FILE_BYTES)
+                finally:
+                    os.close(fd)
+            with self._ref.filesystem.open_input_file(self.path) as remote:
+                data: bytes = remote.read(min(remote.size(), MAX_SIGNATURE_FILE_BYTES + 1))
+                return data
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise refusal("can't read the signature", self.path, error) from error
+
+    def write(self, data: bytes, folder: Folder | None = None) -> None:
+        """Put it there, durably.
+
+        Args:
+            folder: that of the file, if it is open.
+
+        Raises:
+            OSError: the storage failed.
+        """
+        if self._ref.filesystem is not None:
+            from .objects import put_in_place  # loads pyarrow, which local files need not
+
+            put_in_place(self._ref.filesystem, self.path, data)
+            return
+        with Folder.at(posixpath.dirname(self.path)) if folder is None else folder.below("") as here:
+            replace(here, self.name, data, beside=self._ref.path)
+
+    def remove(self, folder: Folder | None = None) -> None:
+        """Remove it. What can't be removed stays, an orphan that `remove_orphans` finds."""
+        with contextlib.suppress(OSError, ValueError):
+            if self._ref.filesystem is not None:
+                self._ref.filesystem.delete_file(self.path)
+                return
+            with Folder.at(posixpath.dirname(self.path)) if folder is None else folder.below("") as here:
+                here.remove(self.name)
+
+
+def signed_name(name: str) -> tuple[str, str] | None:
+    """The data file that a signature lies beside, and the digest's beginning; None for another name."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (found[1], found[2])
+
+
+def signature_of(ref: FileRef) -> SignatureBeside | None:
+    """Where the signature of a file as it is now lies, if it has one; None where there is no file to be signed."""
+    try:
+        with open_source(ref) as source:
+            return SignatureBeside(ref, read_tail(source).digest)
+    except BloomsealError:
+        return None
+
+
+def remove_orphans(folder: Folder, *, dry_run: bool = False) -> list[str]:
+    """Remove signatures in a local folder whose file is gone, or another one now, and that no writer is about to use.
+
+    Returns:
+        Their names.
+
+    Raises:
+        OSError: the folder can't be listed.
+    """
+    found = [name for name in sorted(os.listdir(folder.fd)) if signed_name(name)]  # noqa: PTH208
+    busy = set(temporaries(folder).values()) if found else set()
+    removed: list[str] = []
+    for name in found:
+        target = (signed_name(name) or ("", ""))[0]
+        ref = FileRef(os.path.join(folder.path, target))  # noqa: PTH118
+        # A writer makes its temporary file first, and removes it last.
+        if target in busy or _is_of(name, ref):
+            continue
+        with contextlib.suppress(OSError, UsageError), folder.locked(target):
+            if target not in temporaries(folder).values() and not _is_of(name, ref):
+                removed.append(name)
+                if not dry_run:
+                    folder.remove(name)
+    return removed
+
+
+def _is_of(name: str, ref: FileRef) -> bool:
+    found = signature_of(ref)
+    return found is not None and found.name == name

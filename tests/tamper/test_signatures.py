@@ -1,0 +1,326 @@
+"""A table whose files are signed: whatever is put there by somebody else is refused, and no key is asked for first."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+from bloomseal.core.parquet.layout import read_tail
+from bloomseal.core.storage.source import Source
+from bloomseal.policy import TablePolicy
+from keytools.test_signers import Signing
+
+ROWS = pa.table({"ssn": [f"{i:03}-45-6789" for i in range(60)], "n": list(range(60))})
+NAME = "day=1/a.parquet"
+
+
+class Counted:
+    """A KMS that counts what it is asked."""
+
+    def __init__(self, ring: bs.Keyring) -> None:
+        self._ring, self.asked = ring, 0
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        return self._ring.wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        self.asked += 1
+        return self._ring.unwrap_key(wrapped_key, master_key_identifier)
+
+
+@dataclass
+class Table:
+    """A signed file, others to take its place, and who is at work."""
+
+    home: Path
+    kms: Counted
+    author: Signing
+    other: Signing
+
+    def policy(self, signer: Any = None, **settings: Any) -> TablePolicy:
+        table = {
+            "footer_key": "footer",
+            "plaintext_footer": settings.pop("signed", False),
+            "columns": {"ssn": {"key": "pii", "filter": True}},
+            "partition_by": ["day"],
+            "signers": {"author": self.author.key.line},
+            **settings,
+        }
+        document = {"version": 1, "tables": {"people": table, "others": {**table}}}
+        found = bs.Policy.from_dict(document, kms=self.kms).for_table("people", root=self.root)
+        return replace(found, signer=signer)
+
+    @property
+    def root(self) -> Path:
+        return self.home / "people"
+
+    @property
+    def file(self) -> Path:
+        return self.root / NAME
+
+    @property
+    def signature(self) -> Path:
+        (found,) = self.file.parent.glob("_SIGNATURE_*")
+        return found
+
+
+def made(home: Path) -> Table:
+    ring = bs.Keyring(home / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    return Table(home, Counted(ring), Signing(), Signing())
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["encrypted footer", "plaintext footer"])
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+    table = made(tmp_path_factory.mktemp("signed"))
+    table.file.parent.mkdir(parents=True)
+    policy = table.policy(table.author, signed=request.param)
+    bs.write_table(ROWS, table.file, policy=policy)
+    # The author's file of the same name in another table; and somebody's who has the author's keys, but not his name.
+    elsewhere = replace(policy, name="others").at(table.home / "others")
+    (table.home / "others/day=1").mkdir(parents=True)
+    bs.write_table(ROWS, table.home / "others" / NAME, policy=elsewhere)
+    forged = replace(policy.at(table.home / "forged"), signers={"other": (table.other.key.line,)}, signer=table.other)
+    (table.home / "forged/day=1").mkdir(parents=True)
+    bs.write_table(ROWS, table.home / "forged" / NAME, policy=forged)
+    return table
+
+
+def refused(table: Table, file: Path, policy: TablePolicy | None = None) -> None:
+    """Every way to read refuses the file, and no key is asked for."""
+    policy = replace(policy or table.policy())
+    before = table.kms.asked
+    ways: list[Callable[[], Any]] = [
+        lambda: bs.read_table(file, policy=policy),
+        lambda: bs.probe(file, "ssn", ["000-45-6789"], policy=policy),
+        lambda: bs.open_file(file, policy=policy),
+        lambda: bs.open_table(table.root, policy=policy).read(where="ssn = '000-45-6789'"),
+        lambda: bs.rekey(file, policy=policy),
+        lambda: bs.rewrap(file, policy=policy),
+        lambda: bs.attach_filters(file, {"n": True}, decryption=policy),
+    ]
+    for way in ways:
+        with pytest.raises((bs.PolicyError, bs.FormatError, bs.UnsupportedError)):
+            way()
+    assert table.kms.asked == before
+
+
+@pytest.fixture
+def table(kept: Table, tmp_path: Path) -> Table:
+    home = tmp_path / "copy"
+    shutil.copytree(kept.home, home)
+    return replace(kept, home=home)
+
+
+def test_what_its_author_signed_is_read(table: Table) -> None:
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 60
+    assert bs.verify(table.root, policy=table.policy())
+    assert table.kms.asked > 0
+
+
+def copy(table: Table, place: str) -> None:
+    shutil.rmtree(table.file.parent)
+    shutil.copytree(table.home / place / "day=1", table.file.parent)
+
+
+GAMES: dict[str, Callable[[Table], Any]] = {
+    "unsigned": lambda it: it.signature.unlink(),
+    "of another table": lambda it: copy(it, "others"),
+    "by an unknown signer": lambda it: copy(it, "forged"),
+    "its envelope as another file's": lambda it: (
+        shutil.copy(it.home / "others" / NAME, it.file),
+        it.signature.rename(it.signature.with_name(f"_SIGNATURE_a.parquet_{digest(it.file)[:32]}.json")),
+    ),
+    "an empty envelope": lambda it: it.signature.write_bytes(b""),
+    "a large envelope": lambda it: it.signature.write_bytes(b" " * 100_000),
+}
+
+
+def digest(file: Path) -> str:
+    return read_tail(Source.memory(file.read_bytes())).digest
+
+
+def _link(table: Table) -> None:
+    name = f"_SIGNATURE_a.parquet_{digest(table.file)[:32]}.json"
+    (table.file.parent / name).symlink_to(table.home / "away")
+
+
+GAMES["a link for an envelope"] = lambda it: (it.signature.rename(it.home / "away"), _link(it))
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_what_nobody_of_the_signers_signed_is_refused(table: Table, game: str) -> None:
+    GAMES[game](table)
+    if "link" in game:
+        with pytest.raises(bs.UsageError):
+            bs.read_table(table.file, policy=table.policy())
+        return
+    refused(table, table.file)
+
+
+def test_a_file_that_was_moved_is_refused(table: Table) -> None:
+    for place in ("day=2", "day=1/below"):
+        (table.root / place).mkdir()
+        shutil.copy(table.file, table.root / place)
+        shutil.copy(table.signature, table.root / place)
+        refused(table, table.root / place / "a.parquet")
+        shutil.rmtree(table.root / place)
+    other = table.file.with_name("b.parquet")
+    shutil.copy(table.file, other)
+    shutil.copy(table.signature, other.with_name(table.signature.name.replace("a.parquet", "b.parquet")))
+    refused(table, other)
+
+
+def test_a_signer_who_was_revoked_is_refused(table: Table) -> None:
+    later = replace(table.policy(), signers={"next": (table.other.key.line,)})
+    refused(table, table.file, later)
+
+
+def test_without_a_policy(table: Table) -> None:
+    from bloomseal.keytools.signers import Signers
+
+    keys = bs.KeyTools(table.kms)
+    for lines, expected in ((table.author.key.line, 60), (table.other.key.line, None)):
+        spec = bs.DecryptionSpec(keys, signers=Signers({"author": lines}, "people"))
+        if expected is None:
+            with pytest.raises(bs.PolicyError, match="none of the table's signers"):
+                bs.read_table(table.root, decryption=spec)
+        else:
+            assert bs.read_table(table.root, decryption=spec).num_rows == expected
+            with pytest.raises(bs.PolicyError, match="was not said"):
+                bs.read_table(table.file, decryption=spec)
+
+
+def test_whoever_can_t_sign_writes_nothing(table: Table) -> None:
+    before = sorted(table.file.parent.iterdir()), table.file.read_bytes()
+    for signer, why in ((None, "no key to sign with"), (table.other, "none of the signers")):
+        policy = table.policy(signer)
+        for way in (
+            lambda policy=policy: bs.write_table(ROWS, table.root / "day=1/new.parquet", policy=policy),
+            lambda policy=policy: bs.write_dataset(ROWS, table.root, policy=policy, mode="append"),
+            lambda policy=policy: bs.rekey(table.file, policy=policy),
+            lambda policy=policy: bs.attach_filters(table.file, {"n": True}, decryption=policy),
+            lambda policy=policy: bs.rotation.rotate(table.root, bs.rotation.Rekey(policy)),
+        ):
+            with pytest.raises(bs.PolicyError, match=why):
+                way()
+    assert (sorted(table.file.parent.iterdir()), table.file.read_bytes()) == before
+
+
+def test_what_changes_a_file_signs_it_again(table: Table) -> None:
+    policy = table.policy(table.author)
+    for way in (
+        lambda: bs.attach_filters(table.file, {"n": True}, decryption=policy),
+        lambda: bs.rekey(table.file, policy=policy),
+        lambda: bs.write_table(ROWS, table.file, policy=policy),
+        lambda: bs.rotation.rotate(table.root, bs.rotation.Rekey(policy)),
+        lambda: bs.open_table(table.root, policy=policy).erase("n = 0"),
+    ):
+        old = table.signature
+        way()
+        assert table.signature != old
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 59
+    ring = bs.Keyring(table.home / "keys.json")
+    ring.rotate("footer")
+    table = replace(table, kms=Counted(ring))
+    old = table.signature
+    policy = table.policy(table.author, signed=policy.plaintext_footer)
+    assert bs.rewrap(table.file, policy=policy).keys
+    assert table.signature != old
+    bs.write_dataset(ROWS.slice(0, 7), table.root / "day=1", policy=policy, mode="append")
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 66
+    bs.open_table(table.root, policy=policy).compact()
+    (file,) = table.file.parent.glob("*.parquet")
+    assert digest(file)[:32] in table.signature.name
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 66
+
+
+def test_an_orc_file_is_refused(table: Table) -> None:
+    from pyarrow import orc
+
+    table.signature.unlink()
+    table.file.unlink()
+    orc.write_table(ROWS, table.root / "day=1/a.orc")
+    with pytest.raises(bs.PolicyError, match="ORC"):
+        bs.read_table(table.root / "day=1/a.orc", policy=table.policy())
+
+
+MUTANTS = ("file", "tail", "envelope", "payload", "signature", "cut", "longer", "name", "exchanged")
+
+
+def mutate(table: Table, kind: str, chance: random.Random) -> None:
+    """Alter what lies in the table's folder."""
+    file, beside = table.file, table.signature
+    data, said = bytearray(file.read_bytes()), bytearray(beside.read_bytes())
+    match kind:
+        case "file":
+            tail = read_tail(Source.memory(bytes(data)))
+            data[chance.randrange(tail.offset, len(data))] ^= 1 << chance.randrange(8)
+        case "tail":
+            data[-chance.randrange(1, 60)] ^= 1 << chance.randrange(8)
+        case "envelope":
+            said[chance.randrange(len(said))] ^= 1 << chance.randrange(8)
+        case "payload":
+            at = said.index(b'"payload":"') + 11
+            said[at + chance.randrange(300)] = chance.choice(b"ABCDefgh0123+/")
+        case "signature":
+            at = said.index(b'"sig":"') + 7
+            said[at + chance.randrange(86)] = chance.choice(b"ABCDefgh0123+/")
+        case "cut":
+            del data[len(data) - chance.randrange(1, len(data)) :]
+        case "longer":
+            at = chance.randrange(4, len(data))
+            data[at:at] = chance.randbytes(chance.randrange(1, 40))
+        case "name":
+            beside = beside.rename(beside.with_name(beside.name.replace("_a.", f"_{chance.randrange(99)}.")))
+        case "exchanged":
+            place = chance.choice(("others", "forged"))
+            data = bytearray((table.home / place / NAME).read_bytes())
+            if chance.random() < 0.5:
+                beside.unlink()
+                beside = beside.with_name(f"_SIGNATURE_a.parquet_{digest(table.home / place / NAME)[:32]}.json")
+    file.write_bytes(data)
+    beside.write_bytes(said)
+
+
+def play(table: Table, seeds: range) -> None:
+    before = table.kms.asked
+    policy, whole = table.policy(), {path.name: path.read_bytes() for path in table.file.parent.iterdir()}
+    for seed in seeds:
+        chance = random.Random(seed)
+        kind = MUTANTS[seed % len(MUTANTS)]
+        mutate(table, kind, chance)
+        now = {path.name: path.read_bytes() for path in table.file.parent.iterdir()}
+        for way in (bs.read_table, bs.open_file):
+            try:
+                way(table.file, policy=policy)
+            except (bs.PolicyError, bs.FormatError, bs.UnsupportedError):
+                assert now != whole
+            else:
+                assert now == whole, (seed, kind)
+        shutil.rmtree(table.file.parent)
+        table.file.parent.mkdir()
+        for name, data in whole.items():
+            (table.file.parent / name).write_bytes(data)
+        if now != whole:
+            assert table.kms.asked == before, (seed, kind)
+        before = table.kms.asked
+
+
+def test_mutants_are_refused(table: Table) -> None:
+    play(table, range(250))
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(3600)
+def test_ten_thousand_mutants_are_refused(table: Table) -> None:
+    play(table, range(250, 5_250))
