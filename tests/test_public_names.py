@@ -24,7 +24,7 @@ PACKAGES = ["audit", "evidence", "keytools", "orc", "rotation", "spark"]
 
 def test_each_name_is_public_in_one_place() -> None:
     own = [set(importlib.import_module(f"bloomseal.{one}").__all__) for one in PACKAGES]
-    assert len(bloomseal.__all__) + sum(map(len, own)) <= 93
+    assert len(bloomseal.__all__) + sum(map(len, own)) <= 94
     for name in bloomseal.__all__:
         twins = [one for one, names in zip(PACKAGES, own, strict=True) if name in names]
         for one in twins:

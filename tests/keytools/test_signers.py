@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import bloomseal as bs
-from bloomseal.core.signatures import SignatureFault, Statement, envelope, judge, pae
+from bloomseal.keytools.signatures import SignatureFault, Statement, envelope, judge, pae
 from bloomseal.keytools.signers import Signers
 from bloomseal.keytools.signing import PublicKey
 
@@ -92,7 +92,7 @@ def test_a_statement_has_one_form() -> None:
 def test_a_line_is_a_key_and_a_mistyped_one_is_none(private: Any) -> None:
     signing = Signing(private)
     line = signing.key.line
-    assert line.startswith("bss1")
+    assert line.startswith("bsv1")
     again = PublicKey.from_line(line)
     assert (again.fingerprint, again.algorithm) == (signing.key.fingerprint, signing.key.algorithm)
     made = envelope(STORED, [(signing.key, signing.sign)])
@@ -101,7 +101,7 @@ def test_a_line_is_a_key_and_a_mistyped_one_is_none(private: Any) -> None:
         other = line[:place] + ("a" if line[place] != "a" else "b") + line[place + 1 :]
         with pytest.raises(bs.UsageError):
             PublicKey.from_line(other)
-    for other in ("", "bss1", line.upper(), line + "a", line[:-1], line + " ", "ed25519:AAAA"):
+    for other in ("", "bsv1", line.swapcase(), line + "a", line[:-1], line + " ", "ed25519:AAAA"):
         with pytest.raises(bs.UsageError):
             PublicKey.from_line(other)
 
@@ -175,7 +175,7 @@ def test_a_policy_names_signers_by_lines() -> None:
     lines = [Signing().key.line, Signing().key.line]
     assert policy({"a": lines[0], "b": lines}).signers == {"a": (lines[0],), "b": tuple(lines)}
     assert policy({}).authors is None
-    for wrong in ({"a": "bss1"}, {"a": []}, {"a": 1}, {"a": lines[0][:-1]}, [lines[0]]):
+    for wrong in ({"a": "bsv1"}, {"a": []}, {"a": 1}, {"a": lines[0][:-1]}, [lines[0]]):
         with pytest.raises(bs.PolicyError):
             policy(wrong)
 
@@ -224,3 +224,32 @@ class _Wraps:
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str: ...
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes: ...
+
+
+def test_a_keyring_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from bloomseal.cli.main import main
+    from bloomseal.keytools import KmsAccessError
+
+    path = tmp_path / "collector.json"
+    assert main(["keyring", "create", "--keyring", str(path), "--kind", "ed25519", "me"]) == 0
+    capsys.readouterr()
+    assert main(["keyring", "signer", "--keyring", str(path), "me"]) == 0
+    line = capsys.readouterr().out.strip()
+    for signer in (f"keyring:{path}#me", "me"):
+        assert Signers({"me": line}, "t", signer=signer, kms=bs.Keyring(path)).own[0] == "me"
+    ring = bs.Keyring(path)
+    assert PublicKey.from_line(line).verifies(ring.sign(b"x", "me"), b"x")
+    ring.create("aes")
+    for refused in (
+        lambda: ring.wrap_key(bytes(16), "me"),
+        lambda: ring.recipient("me"),
+        lambda: ring.sign(b"x", "aes"),
+        lambda: ring.open_local_key(bytes(16), "me", 0),
+    ):
+        with pytest.raises(KmsAccessError):
+            refused()
+    ring.rotate("me")
+    assert not PublicKey.from_line(line).verifies(ring.sign(b"x", "me"), b"x")
+    ring.disable("me")
+    with pytest.raises(KmsAccessError):
+        ring.sign(b"x", "me")

@@ -30,6 +30,7 @@ class KeyKind(StrEnum):
     AES = "aes"
     HPKE = "hpke"
     X25519 = "x25519"
+    ED25519 = "ed25519"
 
     @property
     def symmetric(self) -> bool:
@@ -38,12 +39,12 @@ class KeyKind(StrEnum):
     @property
     def algorithm(self) -> str:
         """As reports call it."""
-        return {"aes": "AES-GCM", "hpke": "ML-KEM-768+X25519", "x25519": "X25519"}[self.value]
+        return {"aes": "AES-GCM", "hpke": "ML-KEM-768+X25519", "x25519": "X25519", "ed25519": "Ed25519"}[self.value]
 
     @property
     def post_quantum(self) -> bool:
         """A quantum computer does not open what is recorded today."""
-        return self is not KeyKind.X25519
+        return self in (KeyKind.AES, KeyKind.HPKE)
 
     @property
     def public_length(self) -> int:

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from ..core.cached import cached_property
 from ..core.decryption import DecryptionSpec
-from ..core.errors import Hint, KeyAccessError, PolicyError, UsageError
+from ..core.errors import KeyAccessError, PolicyError, UsageError
 from ..core.parquet.footer import Peek, peek
-from ..core.signatures import Authorship, Statement, envelope, judge
 from ..core.spelling import named_options
-from ..core.storage.ref import FileRef, below
+from ..core.storage.ref import FileRef, path_in_table
 from ..core.storage.source import Source
 from ..storage.places import resolve_path
 from ..storage.signatures import SignatureBeside
 from .kms.registry import client_for
+from .signatures import Authorship, Statement, envelope, judge
 from .signing import FileSigner, KmsSigner, PublicKey, Signer
 
-__all__ = ["SIGNER_VARIABLE", "Signers", "TailSigner", "need_signed", "need_signer", "tail_signer", "unsigned"]
+__all__ = [
+    "SIGNER_VARIABLE",
+    "Signers",
+    "TailSigner",
+    "as_signer",
+    "need_signed",
+    "need_signer",
+    "tail_signer",
+    "unsigned",
+]
 
 SIGNER_VARIABLE: Final = "BLOOMSEAL_SIGNER"
 
@@ -31,7 +40,7 @@ class Signers:
     """Who may write a table's files. Handing it over says: each file is signed by one of them.
 
     Args:
-        keys: signer's name → his public key as a line (``bss1…``), or several, all of which must sign.
+        keys: signer's name → his public key as a line (``bsv1…``), or several, all of which must sign.
         table: the table's name, which is part of what is signed.
         root: the table's folder, from which paths count; None: the one that is read as a table.
         signer: signs what is written here: ``KMS_URI#KEY``, a private key's PEM file, a key's name in `kms`, or a
@@ -68,16 +77,8 @@ class Signers:
         Raises:
             PolicyError: nobody said where the folder is, or the file is not in it.
         """
-        root = ref.root if self.root is None else resolve_path(self.root).path
-        if root is None or not ref.named:
-            what = (
-                f"a signature is of a file's place in table {self.table}, and where the table's folder is was not said"
-            )
-        elif (path := below(root, ref)) is not None:
-            return path
-        else:
-            what = f"the file is not in the folder of table {self.table}, which is {root}"
-        raise PolicyError(what, file=ref.path, hint=Hint.TABLE_ROOT)
+        root = None if self.root is None else resolve_path(self.root).path
+        return path_in_table(ref, root, self.table, "a signature")
 
     def judge(self, seen: Peek, ref: FileRef) -> Authorship:
         """Who signed a file, by its tail.
@@ -86,7 +87,7 @@ class Signers:
             PolicyError: as `path`. UsageError: the signature can't be read.
         """
         data = SignatureBeside(ref, seen.tail.digest).read()
-        return judge(data, seen.statement(self.table, self.path(ref)), self.public_keys)
+        return judge(data, Statement.of(seen, self.table, self.path(ref)), self.public_keys)
 
     @cached_property
     def own(self) -> tuple[str, tuple[Signer, ...]]:
@@ -102,7 +103,7 @@ class Signers:
                 f"the files of table {self.table} are signed, and there is no key to sign with",
                 hint=f"signer=, or {SIGNER_VARIABLE}: {', '.join(sorted(self.keys))}",
             )
-        found = [self._signer(one) for one in (given if isinstance(given, list | tuple) else (given,))]
+        found = [as_signer(one, self._client) for one in (given if isinstance(given, list | tuple) else (given,))]
         made = {PublicKey(one.public_key()).line: one for one in found}
         for name, lines in self.keys.items():
             if set(lines) == made.keys():
@@ -112,26 +113,36 @@ class Signers:
             hint=f"{', '.join(sorted(self.keys))}; the policy would have to name {' and '.join(sorted(made))}",
         )
 
-    def _signer(self, given: Any) -> Signer:
-        if isinstance(given, os.PathLike) or (isinstance(given, str) and "#" not in given and os.path.isfile(given)):  # noqa: PTH113
-            return FileSigner(given, passphrase=os.environ.get("BLOOMSEAL_SIGNING_PASSPHRASE"))
-        if isinstance(given, str):
-            if "#" in given:
-                return KmsSigner(given)
-            return KmsSigner.at(client_for(self.kms) if isinstance(self.kms, str) else self.kms, given)
-        if isinstance(given, Signer):
-            return given
-        raise UsageError(f"signer= takes a key's name or file, or a Signer, not {type(given).__name__}")
+    def _client(self) -> Any:
+        return client_for(self.kms) if isinstance(self.kms, str) else self.kms
 
     def __getstate__(self) -> dict[str, Any]:
         # Who reads elsewhere needs no secret, and gets none.
         return {"keys": self.keys, "table": self.table, "root": self.root, "signer": None, "kms": None}
 
 
+def as_signer(given: Any, kms: Callable[[], Any]) -> Signer:
+    """What signs, by what a caller gives for it, see `Signers`.
+
+    Args:
+        kms: makes the client in which a key that is named alone is looked up.
+
+    Raises:
+        UsageError, KeyAccessError, PolicyError: it can't be had.
+    """
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and "#" not in given and os.path.isfile(given)):  # noqa: PTH113
+        return FileSigner(given, passphrase=os.environ.get("BLOOMSEAL_SIGNING_PASSPHRASE"))
+    if isinstance(given, str):
+        return KmsSigner(given) if "#" in given else KmsSigner.at(kms(), given)
+    if isinstance(given, Signer):
+        return given
+    raise UsageError(f"signer= takes a key's name or file, or a Signer, not {type(given).__name__}")
+
+
 def _lines(given: str | Collection[str]) -> tuple[str, ...]:
     lines = (given,) if isinstance(given, str) else tuple(given)
     if not lines or not all(isinstance(line, str) for line in lines):
-        raise UsageError("a signer has one public key, or several, as lines", hint="bss1…")
+        raise UsageError("a signer has one public key, or several, as lines", hint="bsv1…")
     return tuple(dict.fromkeys(lines))
 
 
@@ -151,7 +162,7 @@ class TailSigner:
 
     def statement(self, seen: Peek) -> Statement:
         """What is signed of a file."""
-        return seen.statement(self._signers.table, self._path)
+        return Statement.of(seen, self._signers.table, self._path)
 
     def __call__(self, source: Source) -> tuple[str, bytes]:
         """The digest of the tail, and the envelope.

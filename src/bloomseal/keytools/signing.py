@@ -34,8 +34,8 @@ from .kms_protocols import SigningKms
 __all__ = ["FileSigner", "KmsSigner", "PublicKey", "Signer", "read_signing_file"]
 
 _LONGEST_PEM: Final = 1 << 14
-_LINE: Final = "bss1"
-_CHECKSUM_BYTES: Final = 4
+_LINE: Final = "bsv1"
+_CHECKSUM_BYTES: Final = 6
 _DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
 _ALGORITHMS: Final = {"ed25519": 1, "ecdsa-p256": 2, "ecdsa-p384": 3}
 """A key's algorithm → its number in a line."""
@@ -105,17 +105,15 @@ class PublicKey:
         Raises:
             UsageError: another text, or one that was mistyped.
         """
+        body = line.removeprefix(_LINE)
         try:
-            body = line.removeprefix(_LINE)
-            data = base64.b32decode((body + "=" * (-len(body) % 8)).upper())
+            data = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
             payload, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
             if checksum == _checksum(payload) and (made := _from_raw(payload)).line == line:
                 return made
         except (ValueError, IndexError):
             pass
-        raise UsageError(
-            "no signer's line, or a mistyped one", hint=f"{_LINE}…, as bloomseal keyring signer prints it"
-        ) from None
+        raise UsageError("no signer's line, or a mistyped one", hint=f"{_LINE}…, as bloomseal keyring signer prints it")
 
     @property
     def line(self) -> str:
@@ -125,7 +123,7 @@ class PublicKey:
         else:
             raw = self._key.public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
         payload = bytes([_ALGORITHMS[self.algorithm]]) + raw
-        return _LINE + base64.b32encode(payload + _checksum(payload)).decode().rstrip("=").lower()
+        return _LINE + base64.urlsafe_b64encode(payload + _checksum(payload)).decode().rstrip("=")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Whether this is the key's signature over the message, in its one form."""

@@ -15,7 +15,7 @@ from ..core.columns import meant_by, nearest_entry
 from ..core.encryption import Algorithm
 from ..core.errors import Hint, PolicyError
 from ..core.limits import MAX_GCM_SEALS
-from ..core.storage.ref import FileRef, below
+from ..core.storage.ref import FileRef, below, path_in_table
 from ..core.text import counted
 from ..storage.places import resolve_path
 from .keys import KeyPolicy
@@ -280,27 +280,8 @@ class TablePolicy:
                 hint="a path, or DecryptionSpec(aad_prefix=...)",
             )
         if _PATH in template:
-            names["path"] = self._path(ref)
+            names["path"] = path_in_table(ref, self.root, self.name, f"the AAD prefix {template!r}")
         return template.format_map(names)
-
-    def _path(self, ref: FileRef) -> str:
-        """From the table's folder to the file. The root that was said wins over the one that the file was found
-        below.
-        """
-        root = self.root or ref.root
-        if root is None:
-            raise PolicyError(
-                f"the AAD prefix of table {self.name} has {_PATH}, and where the table's folder is was not said",
-                file=ref.path,
-                hint=Hint.TABLE_ROOT,
-            )
-        if (path := below(root, ref)) is None:
-            raise PolicyError(
-                f"the file is not in the folder of table {self.name}, which is {root}",
-                file=ref.path,
-                hint=Hint.TABLE_ROOT,
-            )
-        return path
 
     def encryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
         """The arguments that a file of this table is written with: the keyword arguments of `bloomseal.EncryptionSpec`.
@@ -351,7 +332,7 @@ class TablePolicy:
         """Who may write the table's files; None: anybody who has keys."""
         if not self.signers:
             return None
-        from ..keytools.signers import Signers
+        from ..keytools.signers import Signers  # few tables have some
 
         return Signers(self.signers, self.name, self.root, self.signer, getattr(self.kms, "kms", self.kms))
 
@@ -385,7 +366,7 @@ class TablePolicy:
                 seal_limit=self.seal_limit,
                 allowed_urls=self.allowed_kms_urls,
             )
-        elif self.authentic_writers and not self.signers and not tools.authentic_writers:
+        elif self.authentic_writers and not (self.signers or tools.authentic_writers):
             raise PolicyError(
                 f"table {self.name}: authentic_writers, and key tools that do not ask for them",
                 hint=Hint.OWN_WRITERS,
@@ -402,6 +383,4 @@ class TablePolicy:
 
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys, of which each process makes its own; and who reads elsewhere signs nothing.
-        return {name: value for name, value in self.__dict__.items() if name not in ("keys", "signer", "authors")} | {
-            "signer": None
-        }
+        return {name: one for name, one in self.__dict__.items() if name not in ("keys", "authors")} | {"signer": None}

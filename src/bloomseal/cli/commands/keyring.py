@@ -16,6 +16,8 @@ from ...keytools.hpke import KeyKind
 from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import Keyring
 from ...keytools.recipients import Recipient
+from ...keytools.signers import as_signer
+from ...keytools.signing import PublicKey
 from ..arguments.keys import KeyringOptions, read_passphrase
 from ..arguments.options import option, options
 from ..command import PATH, CommandGroup, CommandState
@@ -30,7 +32,7 @@ _KIND: Final = click.option(
     "--kind",
     type=click.Choice([kind.value for kind in KeyKind]),
     default=KeyKind.AES.value,
-    help="hpke or x25519: a pair of keys, for writers who can't read (default: aes).",
+    help="hpke or x25519: a pair, for writers who can't read; ed25519: a pair that signs (default: aes).",
 )
 _VERSION: Final = click.option("--version", "number", type=int, metavar="N", help="This version only (default: all).")
 
@@ -139,6 +141,27 @@ def recipient(name: str, file: KeyringOptions) -> None:
         print_json({**told, "post_quantum": found.kind.post_quantum})
     else:
         click.echo(line)
+
+
+@keyring.command(short_help="Print the line that names a signer to the readers of a table.")
+@click.argument("name", metavar="NAME|PEM|KMS#KEY")
+@_keyring_options
+def signer(name: str, file: KeyringOptions) -> None:
+    """Print the public half of what signs: one line, for `signers` in a policy. Of a key of kind ed25519, of a private
+    key's PEM file, or of a key in a KMS that signs.
+
+    \b
+    Examples:
+      bloomseal keyring create --kind ed25519 --keyring collector.json collector
+      bloomseal keyring signer --keyring collector.json collector
+      bloomseal keyring signer vault://vault.example.com:8200/transit#collector
+    """
+    key = PublicKey(as_signer(name, lambda: file.open()).public_key())
+    if CommandState.current().json:
+        told = {"signer": key.line, "algorithm": key.algorithm, "fingerprint": key.fingerprint}
+        print_json({"key": name, **told, "post_quantum": False})
+    else:
+        click.echo(key.line)
 
 
 @keyring.command(short_help="Give the keyring another passphrase, or take it away.")

@@ -20,7 +20,6 @@ from ..encryption import (
 from ..encryption import module_aad as make_aad
 from ..errors import FormatError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
-from ..signatures import Statement
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.compact import SeenLists
@@ -118,17 +117,6 @@ class Peek(NamedTuple):
     def offset(self) -> int:
         """Where the footer begins."""
         return self.tail.offset
-
-    def statement(self, table: str, path: str) -> Statement:
-        """What is signed of the file, as a file of this table, at this path below its folder.
-
-        Raises:
-            UnsupportedError: an unknown algorithm.
-        """
-        inner = Struct() if self.algorithm is None else self.inner()[1]
-        length = self.tail.offset + len(self.tail.data) + 8
-        unique, prefix = inner.binary(2) or b"", inner.binary(1) or b""
-        return Statement(table, path, length, self.tail.digest, unique.hex(), prefix.hex())
 
     @property
     def nonce(self) -> bytes:

@@ -7,10 +7,12 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..errors import Hint, PolicyError
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["FileRef", "below"]
+__all__ = ["FileRef", "below", "path_in_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +43,22 @@ def below(root: str, ref: FileRef) -> str | None:
     else:
         path = posixpath.relpath(f"/{ref.path}", f"/{root}")
     return None if path.split("/")[0] == ".." else path
+
+
+def path_in_table(ref: FileRef, root: str | None, table: str, what: str) -> str:
+    """The path from a table's folder to a file.
+
+    Args:
+        root: the folder, where that was said; it wins over the one that the file was found below.
+        what: needs it, for messages.
+
+    Raises:
+        PolicyError: nobody said where the folder is, or the file is not in it.
+    """
+    if (folder := root or ref.root) is None or not ref.named:
+        why = f"{what} has the file's place, and where the folder of table {table} is was not said"
+    elif (path := below(folder, ref)) is None:
+        why = f"the file is not in the folder of table {table}, which is {folder}"
+    else:
+        return path
+    raise PolicyError(why, file=ref.path, hint=Hint.TABLE_ROOT)

@@ -67,10 +67,10 @@ class KeyVersion:
 
     @property
     def recipient(self) -> Recipient | None:
-        """The public half of a pair that is there. Raises UnsupportedError: no ML-KEM here."""
-        return (
-            None if self.key is None or self.kind.symmetric else Recipient(self.kind, public_bytes(self.kind, self.key))
-        )
+        """The public half, of a pair that keys are sealed to. Raises UnsupportedError: no ML-KEM here."""
+        if self.key is None or self.kind in (KeyKind.AES, KeyKind.ED25519):
+            return None
+        return Recipient(self.kind, public_bytes(self.kind, self.key))
 
 
 @dataclass(frozen=True, slots=True)

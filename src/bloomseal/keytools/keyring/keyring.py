@@ -29,15 +29,16 @@ from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
 from . import keyfile
 from .copies import open_copy, write_copy
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
+from .pairs import Pairs
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
-from .wrapped import KMS, facts, find, open_unbound, symmetric, unwrap, usable, witness, wrap
+from .wrapped import KMS, facts, find, open_unbound, symmetric, unwrap, witness, wrap
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
 
 
-class Keyring:
+class Keyring(Pairs):
     """Master keys in a local file; a KMS client with every optional capability.
 
     Args:
@@ -148,7 +149,7 @@ class Keyring:
 
         Args:
             exist_ok: where the name is taken, the key that is there, whatever its kind, size and state.
-            kind: ``aes``; ``hpke``, a pair of ML-KEM-768 and X25519 keys; or ``x25519``.
+            kind: ``aes``; ``hpke`` (ML-KEM-768 and X25519) or ``x25519``, a pair; ``ed25519``, a pair that signs.
 
         Raises:
             UsageError: the name is taken, empty or longer than 200 characters; no such key size or kind; or asked of
@@ -170,20 +171,6 @@ class Keyring:
                 raise UsageError(f"master key {shown(name)} exists already", hint=Hint.KEY_EXISTS)
             keys[name] = MasterKey(name, (fresh,))
         return keys[name]
-
-    def recipient(self, name: str) -> str:
-        """The line that names the current version's public key: what a policy's ``recipients`` has.
-
-        Raises:
-            KmsAccessError: no pair; unknown, disabled or destroyed.
-        """
-        version = self._key(name, self._load()).current
-        usable(version, name)
-        if (found := version.recipient) is not None:
-            return found.line
-        raise KmsAccessError.because(
-            Problem.INVALID, name, KMS, detail="an AES key has no public half", hint="bloomseal keyring add --kind hpke"
-        )
 
     def rotate(self, name: str, *, bits: int | None = None) -> MasterKey:
         """Add a version, which wraps from now on. Earlier versions go on unwrapping."""
@@ -294,6 +281,9 @@ class Keyring:
         return self._seen
 
     # The file
+
+    def _current(self, name: str) -> KeyVersion:
+        return self._key(name, self._load()).current
 
     def _key(self, name: str, keys: dict[str, MasterKey]) -> MasterKey:
         if (key := keys.get(name)) is None:

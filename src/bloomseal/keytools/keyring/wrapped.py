@@ -12,7 +12,7 @@ from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.wrapping import unwrap_locally, wrap_locally
-from ..hpke import open_sealed
+from ..hpke import KeyKind, open_sealed
 from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from ..recipients import binding as recipient_binding
@@ -61,6 +61,8 @@ def wrap(key: MasterKey, key_bytes: bytes) -> str:
         KeyAccessError: the version's invocation limit is reached.
     """
     version = key.current
+    if version.kind is KeyKind.ED25519:
+        raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="it signs, and wraps nothing")
     under = usable(version, key.name)
     if (recipient := version.recipient) is not None:
         return seal_to_all([recipient], key_bytes, key.name)

@@ -10,26 +10,20 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from .errors import BloomsealError
-from .keys.material import parse_object
-from .limits import MAX_SIGNATURE_FILE_BYTES
+from ..core.errors import BloomsealError
+from ..core.keys.material import parse_object
+from ..core.limits import MAX_SIGNATURE_FILE_BYTES
+from ..core.parquet.footer import Peek
+from ..core.thrift import Struct
+from .signing import PublicKey
 
-__all__ = ["Authorship", "SignatureFault", "Statement", "VerifyingKey", "envelope", "judge", "pae"]
+__all__ = ["Authorship", "SignatureFault", "Statement", "envelope", "judge", "pae"]
 
 PAYLOAD_TYPE: Final = "application/vnd.bloomseal.file+json"
 _VERSION: Final = 1
 _MOST_SIGNATURES: Final = 16
-
-
-class VerifyingKey(Protocol):
-    """A public key (`bloomseal.keytools.signing.PublicKey`)."""
-
-    algorithm: str
-    fingerprint: str
-
-    def verifies(self, signature: bytes, message: bytes) -> bool: ...
 
 
 class Statement(NamedTuple):
@@ -48,6 +42,17 @@ class Statement(NamedTuple):
     tail_sha256: str
     aad_file_unique: str
     aad_prefix: str
+
+    @classmethod
+    def of(cls, seen: Peek, table: str, path: str) -> Statement:
+        """That of a file with this end.
+
+        Raises:
+            UnsupportedError: an unknown algorithm.
+        """
+        inner, tail = Struct() if seen.algorithm is None else seen.inner()[1], seen.tail
+        unique, prefix = inner.binary(2) or b"", inner.binary(1) or b""
+        return cls(table, path, tail.offset + len(tail.data) + 8, tail.digest, unique.hex(), prefix.hex())
 
     def to_bytes(self) -> bytes:
         """Canonical JSON: sorted, no spaces, ASCII."""
@@ -74,7 +79,7 @@ class Authorship(NamedTuple):
     why: str = ""
 
 
-def judge(data: bytes | None, expected: Statement, signers: Mapping[str, Sequence[VerifyingKey]]) -> Authorship:
+def judge(data: bytes | None, expected: Statement, signers: Mapping[str, Sequence[PublicKey]]) -> Authorship:
     """Who signed a file.
 
     Args:
@@ -104,7 +109,7 @@ def judge(data: bytes | None, expected: Statement, signers: Mapping[str, Sequenc
     return Authorship(fault=SignatureFault.UNKNOWN, why=why)
 
 
-def envelope(payload: bytes, sign: Sequence[tuple[VerifyingKey, Callable[[bytes], bytes]]]) -> bytes:
+def envelope(payload: bytes, sign: Sequence[tuple[PublicKey, Callable[[bytes], bytes]]]) -> bytes:
     """A payload and its signatures.
 
     Args:
