@@ -24,9 +24,8 @@ BLOCK = 1 << 20
 HEADER = b"AGS1" + BLOCK.to_bytes(4, "little")
 
 EXPECTED = expected()
-DELETES = ("dv16", "eqdel16")
 OTHER_FORMATS = ("avro16",)
-READ = ("parts16", "people16", "small32", "hole_statistics_key")
+READ = ("dv16", "eqdel16", "parts16", "people16", "small32", "hole_statistics_key")
 UNPINNED = ("hole_rollback",)
 UNKNOWN_LENGTH = ("hole_null_length", "hole_rust_like")
 REFUSED = {
@@ -47,7 +46,7 @@ REFUSED = {
 
 
 def test_every_table_is_in_a_test() -> None:
-    assert {*DELETES, *OTHER_FORMATS, *READ, *UNPINNED, *REFUSED} == set(EXPECTED)
+    assert {*OTHER_FORMATS, *READ, *UNPINNED, *REFUSED} == set(EXPECTED)
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -100,9 +99,9 @@ def test_a_hole_is_refused(vectors: Path, spec: Spec, name: str) -> None:
     assert refused.value.file is not None
 
 
-@pytest.mark.parametrize("name", [*DELETES, *OTHER_FORMATS])
+@pytest.mark.parametrize("name", OTHER_FORMATS)
 def test_what_is_not_read_is_refused(vectors: Path, spec: Spec, name: str) -> None:
-    with pytest.raises(bs.UnsupportedError, match="delete files" if name in DELETES else "not Parquet"):
+    with pytest.raises(bs.UnsupportedError, match="not Parquet"):
         bs.open_table(vectors / "tables" / name, decryption=spec())
 
 

@@ -59,6 +59,13 @@ MANIFEST_RATIO: Final = 16
 for every file come to 45 times, and decode to columns; manifests and metadata to 2 to 12 times, and to Python objects
 that take some 40 times more."""
 
+MAX_ROWS_WITH_DELETES: Final = 1 << 29
+"""Rows of a file of which a table deletes single ones: a bit for each, 64 MiB."""
+
+MAX_DELETE_RECORDS: Final = 1 << 24
+"""Rows of the position and equality delete files that one open table holds: 128 MiB as 64-bit numbers. Deletion vectors
+are not among them."""
+
 MAX_POLICY_BYTES: Final = 16 * 1024 * 1024
 """A policy file; 10,000 columns take 1 MB."""
 

@@ -5,6 +5,7 @@ specification).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -17,11 +18,13 @@ from ..core.parquet.page import Page
 from ..core.parquet.walk import Chunk, Walk
 from ..core.thrift.structs import OffsetIndex, decode
 
-__all__ = ["Pages", "Rows", "Spans", "indexed_pages"]
+__all__ = ["Deleted", "Pages", "Rows", "Spans", "indexed_pages"]
 
 Rows = npt.NDArray[np.int64]
 Spans = list[tuple[int, int]]
 """Disjoint ranges of rows, ascending."""
+Deleted = Callable[[Rows], npt.NDArray[np.bool_]]
+"""Tells which rows of a row group, by their numbers, its table has deleted."""
 
 _PLACE: Final = ("offset", "size", "first_row")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError
 from ..core.exclusion import Exclusion
 from ..core.parquet.belief import believed_filter
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
+    from ..storage.logs.deletion_vector import DeletionVector
     from .predicate.predicate import Left, Predicate
 
 __all__ = ["ParquetFile", "identity_of", "need_parquet"]
@@ -55,6 +57,7 @@ class ParquetFile(SealedFile):
         self._expectation = keys.expectation
         self._footer = footer
         self._walk = Walk(source, footer, keys)
+        self._deletes: Callable[[ParquetFile], DeletionVector] | None = None
         self._not_clear: set[int] = set()  # leaves that were held against the expectation in every row group
 
     @property
@@ -69,6 +72,20 @@ class ParquetFile(SealedFile):
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
         if not allowed:
             need_verified(self._footer, self.source, f"a {what}", Hint.VERIFIED_FOOTER)
+
+    def leave_out(self, deletes: Callable[[ParquetFile], DeletionVector]) -> None:
+        """Have reads, and counts, leave out the rows that the file's table has deleted. Filters, statistics and
+        `verify` are about all rows.
+
+        Args:
+            deletes: tells which those are, once rows are asked for.
+        """
+        self._deletes = deletes
+
+    @cached_property
+    def deleted(self) -> DeletionVector | None:
+        """The rows that `leave_out` leaves out."""
+        return None if self._deletes is None else self._deletes(self)
 
     @property
     def walk(self) -> Walk:
@@ -110,7 +127,7 @@ class ParquetFile(SealedFile):
 
     @property
     def num_rows(self) -> int:
-        return self._footer.num_rows
+        return self._footer.num_rows if self.deleted is None else self.deleted.rows - len(self.deleted)
 
     @property
     def num_row_groups(self) -> int:
@@ -126,7 +143,8 @@ class ParquetFile(SealedFile):
         return self.num_row_groups
 
     def rows_in_part(self, part: int) -> int:
-        return self._footer.row_group(part).num_rows or 0
+        rows = self._footer.row_group(part).num_rows or 0
+        return rows if self.deleted is None else rows - self.deleted.count(part)
 
     def bytes_in_part(self, part: int) -> int:
         return self._footer.row_group(part).total_byte_size or 0
@@ -214,7 +232,10 @@ class ParquetFile(SealedFile):
 
     def _planned(self, asked: Asked) -> ReadPlan:
         self._refuse_clear(asked.wanted, asked.predicate)
-        return ReadPlan(self._walk, *asked, ReadStats(row_groups=self.num_row_groups))
+        plan = ReadPlan(self._walk, *asked, ReadStats(row_groups=self.num_row_groups))
+        if self._deletes is not None:
+            plan.deletes = lambda: self.deleted
+        return plan
 
     def skips(self, plan: Any, part: int) -> bool:
         left: Left = {}

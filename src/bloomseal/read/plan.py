@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ..core.cached import cached_property
@@ -17,6 +19,8 @@ from ..format.decode import read_in_pieces, read_row_group
 
 if TYPE_CHECKING:
     from ..core.parquet.footer import Footer
+    from ..storage.logs.deletion_vector import DeletionVector
+    from .page_places import Deleted
     from .predicate.predicate import Left, Predicate
 
 __all__ = ["INT96_UNITS", "Asked", "ReadPlan", "ReadStats", "likeness"]
@@ -105,6 +109,7 @@ class ReadPlan:
         stats: filled while it runs.
         pages: row group → column → the only data pages on which it can have a value that the predicate asks for.
         left: row group → what `ruled_out` left of its values, until its rows are read.
+        deletes: gives the rows that the file's table has deleted, and no read gives out.
     """
 
     walk: Walk
@@ -115,6 +120,7 @@ class ReadPlan:
     stats: ReadStats
     pages: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     left: dict[int, Left] = field(default_factory=dict)
+    deletes: Callable[[], DeletionVector | None] | None = None
 
     @property
     def asked(self) -> Asked:
@@ -142,18 +148,32 @@ class ReadPlan:
     def rows(self, row_group: int, left: Left, size: int) -> Iterator[pa.Table]:
         """The rows of one row group that are asked for. `left`: of `ruled_out`; `size`: see `read_in_pieces`."""
         if self.predicate is None:
+            first, deleted = 0, self._deleted(row_group)
             for table in read_in_pieces(self.walk, row_group, self.wanted, size, int96_unit=self.int96_unit):
-                yield table.select(self.order)
+                yield _without(table, first, deleted).select(self.order)
+                first += table.num_rows
         elif (found := self.matching(row_group, left)) is not None:
             yield found
 
     def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
         """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""
-        from .rows import read_matching
+        from .rows import RowGroupReader
 
         assert self.predicate is not None  # noqa: S101
-        schema, unit = lambda: self.empty.schema, self.int96_unit
-        return read_matching(
-            self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=unit, left=left,
-            pages=self.pages.get(row_group),
-        )  # fmt: skip
+        reader = RowGroupReader(
+            self.walk, row_group, self.int96_unit, pages=self.pages.get(row_group), deleted=self._deleted(row_group)
+        )
+        return reader.matching(self.wanted, self.predicate, lambda: self.empty.schema, left)
+
+    def _deleted(self, row_group: int) -> Deleted | None:
+        vector = None if self.deletes is None else self.deletes()
+        return None if vector is None else partial(vector.among, row_group)
+
+
+def _without(table: pa.Table, first: int, deleted: Deleted | None) -> pa.Table:
+    """Its rows that are not deleted; first: the number of the first one."""
+    if deleted is None or not (gone := deleted(np.arange(first, first + table.num_rows))).any():
+        return table
+    from .rows import take  # most tables delete no single rows
+
+    return take(table, np.flatnonzero(~gone))

@@ -19,12 +19,12 @@ from ..core.parquet.page import Page
 from ..core.parquet.walk import Chunk, Walk
 from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
-from .page_places import Pages, Rows, Spans, indexed_pages
+from .page_places import Deleted, Pages, Rows, Spans, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
 from .undecoded import find_rows
 
-__all__ = ["read_matching", "take"]
+__all__ = ["RowGroupReader", "take"]
 
 _AT_ONCE: Final = 1 << 20
 """Bytes of a row group that are decoded in the time that another decoder takes to begin."""
@@ -32,79 +32,90 @@ _WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
 
 
-def read_matching(
-    walk: Walk,
-    row_group: int,
-    wanted: Sequence[int],
-    predicate: Predicate,
-    result_schema: Callable[[], pa.Schema],
-    *,
-    int96_unit: str = "ns",
-    left: Left | None = None,
-    pages: Mapping[str, Sequence[int]] | None = None,
-) -> pa.Table | None:
-    """The rows of one row group that satisfy `predicate`; None where there are none.
+class RowGroupReader:
+    """One row group; the pages of each of its columns are found once.
 
     Args:
-        wanted: leaves of the result, ascending.
-        result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
         int96_unit: as for `read_row_group`.
-        left: what `ruled_out` left of many values.
         pages: see `ReadPlan`.
-
-    Raises:
-        FormatError, IntegrityError, KeyAccessError, UnsupportedError.
-    """
-    group = _RowGroup(walk, row_group, int96_unit)
-    at_once = (walk.footer.row_group(row_group).total_byte_size or 0) <= _AT_ONCE
-    # Many values are on most pages, of which there are few here.
-    by_page = bool(pages) or predicate.few or not at_once
-    spans = group.candidates(predicate, group.known(pages or {})) if by_page else None
-    if not spans and spans is not None:
-        return None
-    leaves = walk.footer.schema.leaves
-    looked_at = {leaf.index for leaf in predicate.leaves}
-    found = group.undecoded(predicate, wanted, result_schema) if spans is None else None
-    if spans is None and found is None and at_once:
-        looked_at |= set(wanted)
-    if spans is not None and group.searched:
-        # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
-        # more.
-        looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
-    if found is not None:
-        rows, first = found
-        hits = np.arange(len(rows))
-        looked_at = {leaf for leaf in looked_at if first.num_columns}
-    else:
-        first = group.columns(sorted(looked_at), spans)
-        hits = predicate.hits(first, left)
-        rows = hits if spans is None else _rows(spans)[hits]
-    if not len(hits):
-        return None
-    # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
-    same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
-    same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
-    kept = take(first.select(sorted(same)), hits)
-    rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
-    schema = result_schema()
-    columns = [(kept if name in same else rest).column(name) for name in schema.names]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-class _RowGroup:
-    """One row group; the pages of each of its columns are found once.
+        deleted: tells which rows of the row group the file's table has deleted.
 
     Attributes:
         searched: every row in question is there because a search found a value on its page.
     """
 
-    def __init__(self, walk: Walk, row_group: int, int96_unit: str) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        row_group: int,
+        int96_unit: str = "ns",
+        *,
+        pages: Mapping[str, Sequence[int]] | None = None,
+        deleted: Deleted | None = None,
+    ) -> None:
+        self._wanted_pages = pages or {}
+        self._deleted = deleted
         self._walk = walk
         self._int96_unit = int96_unit
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, Pages | None] = {}
         self.searched = False
+
+    def matching(
+        self,
+        wanted: Sequence[int],
+        predicate: Predicate,
+        result_schema: Callable[[], pa.Schema],
+        left: Left | None = None,
+    ) -> pa.Table | None:
+        """The rows that satisfy `predicate`; None where there are none.
+
+        Args:
+            wanted: leaves of the result, ascending.
+            result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row
+                matches.
+            left: what `ruled_out` left of many values.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, UnsupportedError.
+        """
+        at_once = (self._walk.footer.row_group(self._row_group).total_byte_size or 0) <= _AT_ONCE
+        # Many values are on most pages, of which there are few here.
+        by_page = bool(self._wanted_pages) or predicate.few or not at_once
+        spans = self.candidates(predicate, self.known(self._wanted_pages)) if by_page else None
+        if not spans and spans is not None:
+            return None
+        leaves = self._walk.footer.schema.leaves
+        looked_at = {leaf.index for leaf in predicate.leaves}
+        found = self.undecoded(predicate, wanted, result_schema) if spans is None else None
+        if spans is None and found is None and at_once:
+            looked_at |= set(wanted)
+        if spans is not None and self.searched:
+            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
+            # more.
+            looked_at |= {leaf for leaf in wanted if self.exactly(leaf, spans)}
+        if found is not None:
+            rows, first = found
+            hits = np.arange(len(rows))
+            looked_at = {leaf for leaf in looked_at if first.num_columns}
+        else:
+            first = self.columns(sorted(looked_at), spans)
+            hits = predicate.hits(first, left)
+            rows = hits if spans is None else _rows(spans)[hits]
+        if self._deleted is not None:
+            left_over = ~self._deleted(rows)
+            hits, rows = hits[left_over], rows[left_over]
+        if not len(hits):
+            return None
+        # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
+        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
+        same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
+        kept = take(first.select(sorted(same)), hits)
+        rest = self.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
+        schema = result_schema()
+        columns = [(kept if name in same else rest).column(name) for name in schema.names]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def known(self, pages: Mapping[str, Sequence[int]]) -> Spans:
         """The rows of these pages; all rows where the file does not tell which those are."""

@@ -32,7 +32,7 @@ class TableInspection(ShownInNotebooks):
         format: of its files.
         version: of a Delta or Iceberg table.
         files, bytes: how many, and their size.
-        rows, row_groups: of the files whose footers were seen; None: of none.
+        rows, row_groups: of the files whose footers were seen, without rows that the table has deleted; None: of none.
         footers: for each kind of footer ``footer``, ``algorithm``, ``key``, ``aad_prefix``, ``files`` and ``bytes``.
         columns: for each column `ColumnFacts`' fields, and its ``index``; where files differ, with their numbers.
         folders: columns that the names of folders, or the table's log, give.
@@ -63,7 +63,11 @@ def inspect_table(parts: TableParts, indexes: Indexes) -> TableInspection:
 
     def look(number: int) -> Inspection | BloomsealError:
         try:
-            return inspect_file(parts.files[number].ref, decryption=parts.decryption_of(number))
+            found = inspect_file(parts.files[number].ref, decryption=parts.decryption_of(number))
+            if parts.files[number].deletes and found.num_rows is not None:
+                with parts.open(number) as file:
+                    found.num_rows = file.num_rows
+            return found
         except BloomsealError as error:
             return error
 

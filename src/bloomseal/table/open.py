@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import pyarrow as pa
@@ -116,6 +117,10 @@ def open_table(
     without = checked_without_key(columns_without_key)
     place = path, filesystem
     parts = TableParts(found.files, known, found.snapshot, opening, follow_links, place, without)
+    if found.snapshot is not None and found.snapshot.deletes:
+        from .query.deletes import DeleteReader  # few tables need it
+
+        parts = replace(parts, deletes=DeleteReader())
     return SealedTable(parts, use_index, trust)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ..core.errors import BloomsealError
 from ..format.verify import VerifyReport
 from ..notebook import ShownInNotebooks
+from ..read.parquet import need_parquet
+from ..storage.logs.snapshot import DeleteKind
 from .query.parts import TableParts
 from .query.workers import side_by_side
 
@@ -59,7 +61,8 @@ class TableVerifyReport(ShownInNotebooks):
     """What `SealedTable.verify` found.
 
     Attributes:
-        files: file → its report; files that could not be opened are not among them.
+        files: file → its report; files that could not be opened are not among them. Position and equality deletes of an
+            Iceberg table have one of their own, deletion vectors belong to their data file.
         failures: file → why it could not be opened or read.
     """
 
@@ -96,19 +99,24 @@ class TableVerifyReport(ShownInNotebooks):
 
 
 def verify_files(parts: TableParts, threads: int | None, *, filters: bool = False) -> TableVerifyReport:
-    """Verify each file; see `SealedTable.verify`."""
+    """Verify each file, and what says which of its rows were deleted; see `SealedTable.verify`."""
+    snapshot, count = parts.snapshot, len(parts.files)
+    deletes = [] if snapshot is None else [one for one in snapshot.deletes if one.kind is not DeleteKind.VECTOR]
+    paths = [*(found.ref.path for found in parts.files), *(one.file.path for one in deletes)]
 
     def one(number: int) -> VerifyReport | BloomsealError:
         try:
-            with parts.open(number) as file:
+            with parts.open(number) if number < count else parts.open_deletes(deletes[number - count]) as file:
+                if number < count and parts.files[number].deletes:
+                    need_parquet(file).deleted  # noqa: B018 - reads them
                 return file.verify(filters=filters)
         except BloomsealError as error:
-            return error.at(file=parts.files[number].ref.path)
+            return error.at(file=paths[number])
 
     report = TableVerifyReport()
-    for found, result in zip(parts.files, side_by_side(one, range(len(parts.files)), threads), strict=True):
+    for path, result in zip(paths, side_by_side(one, range(len(paths)), threads), strict=True):
         if isinstance(result, VerifyReport):
-            report.files[found.ref.path] = result
+            report.files[path] = result
         else:
-            report.failures[found.ref.path] = result
+            report.failures[path] = result
     return report

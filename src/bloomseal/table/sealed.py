@@ -100,7 +100,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
 
     @cached_property
     def num_rows(self) -> int:
-        """The rows of all files, by their footers.
+        """The rows of all files, by their footers, without those that the table's log calls deleted.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file, or one whose footer could not be

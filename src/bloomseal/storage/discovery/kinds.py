@@ -16,6 +16,7 @@ from ..formats import named_format, says_data
 
 if TYPE_CHECKING:
     from ..logs.iceberg_keys import IcebergFileKey
+    from ..logs.snapshot import DeleteFile
 
 __all__ = [
     "INDEX_FOLDER",
@@ -99,6 +100,8 @@ class FoundFile:
         size: bytes, where the listing told it: other file systems do.
         told: by a table's log, see `bloomseal.storage.logs.snapshot.LiveFile`.
         key: of the file, where an encrypted table's manifest has it.
+        name: as a table's log spells it.
+        deletes: what may delete rows of the file, as a table's log has it.
     """
 
     ref: FileRef
@@ -107,6 +110,8 @@ class FoundFile:
     size: int | None = field(default=None, compare=False)
     told: str = field(default="", compare=False)
     key: IcebergFileKey | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False, repr=False)
+    deletes: tuple[DeleteFile, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

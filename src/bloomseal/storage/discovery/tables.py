@@ -239,6 +239,7 @@ class _Search:
             else:
                 if live is not None:
                     self._keep_live(files, live, listing, folder, below)
+                    self._look_for_deletes(listing, folder)
         self._sort_out(files.values(), listing)
         if not self.everything and listing.root is not None and not (files or listing.problems or self.result.logs):
             raise UsageError(
@@ -298,8 +299,19 @@ class _Search:
                 why = "the table's log names it twice, so that its rows count twice"
                 listing.problems.append(PlaceProblem(one.path, why))
                 continue
-            files[name] = replace(held, kind=FileKind.DATA, told=one.told, key=one.key)
+            files[name] = replace(
+                held, kind=FileKind.DATA, told=one.told, key=one.key, name=one.name, deletes=one.deletes
+            )
             self.result.live[held.ref.path] = one
+
+    def _look_for_deletes(self, listing: Listing, folder: FileRef) -> None:
+        """A delete file that is not there, or elsewhere, is none that deletes nothing."""
+        snapshot = self.result.snapshot
+        for one in {one.file.path: one.file for one in snapshot.deletes}.values() if snapshot is not None else ():
+            if (problem := self._problem(one, folder, _inside(one, folder))) is not None:
+                listing.problems.append(problem)
+            elif not is_file(FileRef(one.path, folder.filesystem)):
+                listing.problems.append(PlaceProblem(one.path, "the table's log names it, and it is not there"))
 
     def _problem(self, one: LiveFile, folder: FileRef, inside: str | None) -> PlaceProblem | None:
         """Why nobody looks at a file that the log names."""

@@ -11,8 +11,9 @@ import contextlib
 import json
 import os
 import posixpath
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final
 
 from ...core.errors import BloomsealError, FormatError, UnsupportedError, UsageError
@@ -20,15 +21,14 @@ from ...core.storage.local import identity
 from ...core.storage.ref import FileRef
 from ..formats import METADATA_ENDINGS
 from .ags1 import is_sealed
+from .iceberg_deletes import DATA, DeleteIndex, ManifestRow, format_of, rows_of_manifest
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY
 from .iceberg_metadata import NUMBER, below, in_its_folder, load, names_of, newest_metadata, read_metadata
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, opened, told_apart
 
-__all__ = ["IcebergLog", "format_of"]
+__all__ = ["IcebergLog"]
 
-_DATA, _BY_VALUE = 0, 2
-"""Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
 _PLACES: Final = (
     "write.data.path", "write.object-storage.path", "write.folder-storage.path", "write.metadata.path",
 )  # fmt: skip
@@ -95,30 +95,11 @@ class IcebergLog:
         """The snapshot that was asked for, its rows readable file by file.
 
         Raises:
-            UnsupportedError: its files' rows are not its rows: delete files, or columns with defaults.
+            UnsupportedError: data or deletes in formats that are not read, or columns with defaults.
             UsageError: as `need_clear`.
         """
         self.need_clear()
-        try:
-            found = opened(self._ref, self._read)
-        except UsageError:
-            # The library refuses to plan the ones that name rows by their values.
-            if not self._deletes_by_value():
-                raise
-            found = None
-        if found is None or found.deletes:
-            raise UnsupportedError(
-                "an Iceberg table with delete files",
-                file=self._ref.path,
-                hint="rewrite_data_files in the engine that wrote it",
-            )
-        return found
-
-    def _deletes_by_value(self) -> bool:
-        try:
-            return any(file.content == _BY_VALUE for file in _files(self._snapshot, self._table))
-        except Exception:
-            return False
+        return opened(self._ref, self._read)
 
     def history(self) -> History:
         """The files of all snapshots that any metadata in the folder still name, expired ones too, and the columns
@@ -185,25 +166,57 @@ class IcebergLog:
         return opened(self._ref, lambda: self._paths(self._snapshot, self._table))
 
     def _read(self) -> Snapshot:
-        scan = self._table.scan(snapshot_id=self._version)
-        _manifests(scan.snapshot(), self._table)
-        schema = scan.projection()
+        schema = self._schema()
         if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in schema.field_ids):
             raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
-        files, deletes = [], set()
-        for task in scan.plan_files():
-            if format_of(task.file) != "PARQUET":
-                raise UnsupportedError("an Iceberg table with data that are not Parquet", file=self._path(task.file))
-            files.append(LiveFile(self._path(task.file), self._partition(task.file, schema), self._told(task.file)))
-            deletes |= {self._path(one) for one in task.delete_files}
+        deletes, data = DeleteIndex(schema.find_column_name), list[tuple[ManifestRow, LiveFile]]()
+        for header, rows in self._manifest_rows():
+            partitioned = self._partitioned_by(header, rows, schema)
+            for row in rows:
+                live, kind = self._live(row.file), format_of(row.file)
+                if row.file.content != DATA:
+                    deletes.add(row, live, None if kind == "PARQUET" else self._length(live))
+                elif kind != "PARQUET":
+                    raise UnsupportedError("an Iceberg table with data that are not Parquet", file=live.path)
+                else:
+                    partition = {name: row.file.partition[place] for place, name in partitioned.items()}
+                    data.append((row, replace(live, partition=partition)))
+        deletes.check({live.name: live for _, live in data}, self._at)
+        files = (replace(live, deletes=deletes.of(row)) for row, live in data)
         return Snapshot(
-            self._version if self._version is not None else self._table.metadata.current_snapshot_id,
+            self._snapshot_id,
             schema.as_arrow(),
             tuple(sorted(files, key=lambda one: one.path)),
-            tuple(sorted(deletes)),
+            deletes.files,
             self._naming(schema),
             stored=True,
+            path_of=self._at,
         )
+
+    @property
+    def _snapshot_id(self) -> Any:
+        return self._version if self._version is not None else self._table.metadata.current_snapshot_id
+
+    def _schema(self) -> Any:
+        return self._table.scan(snapshot_id=self._version).projection()
+
+    def _manifest_rows(self) -> Iterator[tuple[dict[str, str], list[ManifestRow]]]:
+        """Header and live files of each manifest."""
+        with ThreadPoolExecutor() as pool:
+            yield from pool.map(self._rows_of, self._listed())
+
+    def _listed(self) -> list[Any]:
+        return _manifests(self._snapshot, self._table)
+
+    def _rows_of(self, manifest: Any) -> tuple[dict[str, str], list[ManifestRow]]:
+        return rows_of_manifest(manifest, self._table.io.new_input(manifest.manifest_path))
+
+    def _live(self, file: Any) -> LiveFile:
+        return LiveFile(self._path(file), told=self._told(file), name=file.file_path)
+
+    def _length(self, live: LiveFile) -> int | None:  # noqa: ARG002
+        """Of the stream that a file is."""
+        return None
 
     def _naming(self, schema: Any) -> Naming:
         ids = {schema.find_column_name(number): number for number in schema.field_ids}
@@ -225,21 +238,24 @@ class IcebergLog:
             return None
         return dict(_mappednames_of(mapping))
 
-    def _partition(self, file: Any, schema: Any) -> dict[str, Any]:
-        """The values that all rows of the file share, of the columns that partition the table as they are."""
-        spec = self._table.specs()[file.spec_id]
+    def _partitioned_by(
+        self,
+        header: Mapping[str, str],  # noqa: ARG002
+        rows: Sequence[ManifestRow],
+        schema: Any,
+    ) -> dict[int, str]:
+        """Place in a partition → column, for columns that stand there as they are: all rows of a file share them."""
+        fields = self._table.specs()[rows[0].partition[0]].fields if rows else ()
         return {
-            schema.find_column_name(field.source_id): file.partition[place]
-            for place, field in enumerate(spec.fields)
-            if str(field.transform) == "identity" and schema.find_column_name(field.source_id) is not None
+            place: name
+            for place, field in enumerate(fields)
+            if str(field.transform) == "identity" and (name := schema.find_column_name(field.source_id)) is not None
         }
 
     def _paths(self, snapshot: Any, table: Any) -> set[str]:
         # Whoever reads the rows needs the files that tell which of them were deleted, too.
         return {
-            self._path(file)
-            for file in _files(snapshot, table)
-            if file.content == _DATA or format_of(file) == "PARQUET"
+            self._path(file) for file in _files(snapshot, table) if file.content == DATA or format_of(file) == "PARQUET"
         }
 
     def _path(self, file: Any) -> str:
@@ -287,11 +303,6 @@ def _same_file(place: str, io: Any) -> Hashable:
 def _sealed(data: bytes) -> set[int]:
     """The snapshots whose manifest lists are encrypted."""
     return {one["snapshot-id"] for one in json.loads(data).get("snapshots") or () if one.get("key-id") is not None}
-
-
-def format_of(file: Any) -> str:
-    """The format of a file that a manifest names, such as ``PARQUET``."""
-    return str(getattr(file.file_format, "value", file.file_format)).upper()
 
 
 def _mappednames_of(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...core.decryption import IcebergSpec
-from ...core.errors import BloomsealError, FormatError, IntegrityError, PolicyError, UnsupportedError
+from ...core.errors import BloomsealError, FormatError, IntegrityError, PolicyError
 from ...core.storage.ref import FileRef
 from ..places import open_source
 from .ags1 import Ags1Stream
 from .decoded import avro_header, need_avro, need_readable
-from .iceberg import IcebergLog, format_of
+from .iceberg import IcebergLog
+from .iceberg_deletes import DATA, ManifestRow, rows_of_manifest
 from .iceberg_keys import IcebergFileKey, IcebergKek, IcebergTableKeys, UnwrapBytes
 from .iceberg_metadata import below, load, newest_metadata, read_metadata
-from .snapshot import LiveFile, Snapshot, opened
+from .snapshot import LiveFile, opened
 
 __all__ = ["EncryptedIcebergLog", "IcebergOpening"]
-
-_LIVE: Final = (0, 1)
-"""Status of an entry of a manifest: existing, added; 2: deleted."""
-_ROWS: Final = 0
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ class EncryptedIcebergLog(IcebergLog):
 
     def paths(self) -> set[str]:
         """The files of the snapshot, with those that tell which rows were deleted."""
-        return {self._path(entry.data_file) for _, entries in self._entries() for entry in entries}
+        return {self._path(row.file) for _, rows in self._manifest_rows() for row in rows}
 
     def stream_keys(self) -> dict[str, IcebergFileKey]:
         """The key of the manifest list and of each manifest, by its path."""
@@ -130,81 +126,64 @@ class EncryptedIcebergLog(IcebergLog):
         Raises:
             PolicyError: a file of the table has no key.
         """
-        every = opened(self._ref, lambda: [*self._entries()])
-        return {self._path(one.data_file): self._key(one.data_file) for _, entries in every for one in entries}
+        every = opened(self._ref, lambda: [*self._manifest_rows()])
+        return {self._path(row.file): self._key(row.file) for _, rows in every for row in rows}
 
     def _key(self, file: Any) -> IcebergFileKey:
         path = self._path(file)
         if file.key_metadata is None:
-            what = "a data file in clear" if file.content == _ROWS else "deletes without a key, which nobody can apply,"
+            what = "a data file in clear" if file.content == DATA else "deletes without a key, which nobody can apply,"
             raise PolicyError(f"{what} in an encrypted table", file=path)
         return _key(file.key_metadata, path)
 
-    def _read(self) -> Snapshot:
-        table = self._table
-        schema = table.schema() if self._id is None else table.scan(snapshot_id=self._id).projection()
-        if any(
-            getattr(field, "initial_default", None) is not None for field in map(schema.find_field, schema.field_ids)
-        ):
-            raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
-        files: list[LiveFile] = []
-        for header, entries in self._entries():
-            partitioned = self._partitioned_by(header, schema)
-            files.extend(self._live(entry.data_file, partitioned) for entry in entries)
-        return Snapshot(
-            self._id,
-            schema.as_arrow(),
-            tuple(sorted(files, key=lambda one: one.path)),
-            (),
-            self._naming(schema),
-            stored=True,
-        )
+    @property
+    def _snapshot_id(self) -> Any:
+        return self._id
+
+    def _schema(self) -> Any:
+        return self._table.schema() if self._id is None else self._table.scan(snapshot_id=self._id).projection()
 
     def _mapped(self) -> None:
         """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
 
-    def _live(self, file: Any, partitioned: Mapping[int, str]) -> LiveFile:
-        path, key = self._path(file), self._key(file)
-        if file.content != _ROWS:
-            raise UnsupportedError(
-                "an Iceberg table with delete files", file=path, hint="rewrite_data_files in the engine that wrote it"
-            )
-        if format_of(file) != "PARQUET":
-            raise UnsupportedError("an Iceberg table with data that are not Parquet", file=path)
-        partition = {name: file.partition[place] for place, name in partitioned.items()}
-        return LiveFile(path, partition, self._told(file), key)
+    def _live(self, file: Any) -> LiveFile:
+        return replace(super()._live(file), key=self._key(file))
 
-    def _entries(self) -> Iterator[tuple[dict[str, str], list[Any]]]:
-        """Header and live entries of each manifest."""
-        with ThreadPoolExecutor() as pool:
-            yield from pool.map(self._manifest, self.manifests)
+    def _length(self, live: LiveFile) -> int | None:
+        return None if live.key is None else self._told_length(live.path, live.key, None)
 
-    def _manifest(self, manifest: Any) -> tuple[dict[str, str], list[Any]]:
-        from pyiceberg.avro.file import AvroFile
-        from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFile, ManifestEntry
+    def _listed(self) -> list[Any]:
+        return self.manifests
 
+    def _rows_of(self, manifest: Any) -> tuple[dict[str, str], list[ManifestRow]]:
         place = manifest.manifest_path
         if manifest.key_metadata is None:
             raise PolicyError("a manifest in clear in an encrypted table", file=self.place(place).path)
         # The list authenticates, and so does the length that it names.
         data = self._opened(place, _key(manifest.key_metadata, place), manifest.manifest_length)
-        with AvroFile[Any](
-            _in_memory(place, data), MANIFEST_ENTRY_SCHEMAS[2], {-1: ManifestEntry, 2: DataFile}
-        ) as entries:
-            return avro_header(data, place), [one for one in entries if one.status in _LIVE]
+        return rows_of_manifest(manifest, _in_memory(place, data))
+
+    def _told_length(self, path: str, key: IcebergFileKey, length: int | None) -> int | None:
+        """The length of a stream, as somebody with a key has written it; None: it may be that of the storage.
+
+        Raises:
+            PolicyError: nobody has, and it may not.
+        """
+        told = key.length if key.length is not None else length
+        if told is None and not self._opening.spec.allow_unknown_length:
+            raise PolicyError(
+                "its key metadata name no length, so that a cut would go unseen",
+                file=path,
+                hint="allow_unknown_length, where the storage is trusted not to cut files",
+            )
+        return told
 
     def _opened(self, place: str, key: IcebergFileKey, length: int | None) -> bytes:
         """A sealed file of the metadata as a whole."""
         ref = self.place(place)
         with open_source(ref) as source:
-            if (told := key.length if key.length is not None else length) is None:
-                if not self._opening.spec.allow_unknown_length:
-                    raise PolicyError(
-                        "its key metadata name no length, so that a cut would go unseen",
-                        file=ref.path,
-                        hint="allow_unknown_length, where the storage is trusted not to cut files",
-                    )
-                told = source.size
+            told = self._told_length(ref.path, key, length)
+            told = source.size if told is None else told
             need_readable(told, ref.path)
             stream = Ags1Stream(source, key.key, key.prefix, told)
             data = stream.read(0, stream.size)
@@ -221,10 +200,15 @@ class EncryptedIcebergLog(IcebergLog):
             raise PolicyError("the metadata name a file outside of the table's location", file=place)
         return FileRef(f"{self._ref.path.rstrip('/')}/{inside}", self._ref.filesystem)
 
-    def _path(self, file: Any) -> str:
-        return self.place(file.file_path).path
+    def _at(self, place: str) -> str:
+        return self.place(place).path
 
-    def _partitioned_by(self, header: Mapping[str, str], schema: Any) -> dict[int, str]:
+    def _partitioned_by(
+        self,
+        header: Mapping[str, str],
+        rows: Sequence[ManifestRow],  # noqa: ARG002
+        schema: Any,
+    ) -> dict[int, str]:
         """Place in a partition → column, for columns that stand there as they are.
 
         Attack: whoever writes the metadata gives a column another one's name, another type, or a partition another

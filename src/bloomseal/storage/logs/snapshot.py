@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -22,6 +23,8 @@ __all__ = [
     "BOUNDS",
     "PARTITIONS",
     "PREDICATE",
+    "DeleteFile",
+    "DeleteKind",
     "History",
     "LiveFile",
     "Naming",
@@ -51,6 +54,8 @@ class LiveFile:
         partition: the values of partition columns, by name, as the log has them.
         told: what tells the file from another one that the log, or another table's, names likewise; empty: nothing.
         key: of the file, in an encrypted table.
+        name: as the log spells it.
+        deletes: what may delete rows of the file.
         elsewhere: the path leads to another file system than the table's.
     """
 
@@ -58,10 +63,41 @@ class LiveFile:
     partition: Mapping[str, Any] = field(default_factory=dict)
     told: str = ""
     key: IcebergFileKey | None = field(default=None, repr=False)
+    name: str = ""
+    deletes: tuple[DeleteFile, ...] = ()
 
     @property
     def elsewhere(self) -> bool:
         return _URI.match(self.path) is not None
+
+
+class DeleteKind(StrEnum):
+    """How a delete file says which rows were deleted."""
+
+    VECTOR = "a deletion vector"
+    POSITIONS = "position deletes"
+    VALUES = "equality deletes"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file, or of a deletion vector the part of one, that says which rows of others were deleted.
+
+    Attributes:
+        file: where it is, and its key.
+        records: rows that it deletes, or has.
+        columns: of equality deletes, those that are compared.
+        offset, size: of a deletion vector, its bytes in the (opened) file.
+        length: of an encrypted deletion vector's file; None: as the storage has it.
+    """
+
+    file: LiveFile
+    kind: DeleteKind
+    records: int
+    columns: tuple[str, ...] = ()
+    offset: int = 0
+    size: int = 0
+    length: int | None = None
 
 
 def told_apart(*facts: Any) -> str:
@@ -96,7 +132,8 @@ class Snapshot:
         version: its number or id, as the log has it.
         schema: of its rows, partition columns among them.
         files: the live files, in the order of their paths.
-        deletes: files that tell which rows were deleted.
+        deletes: the files that say which rows were deleted.
+        path_of: where a file lies that the log, or a delete file, names.
         naming: how columns are found in files.
         stored: partition columns are stored in the files as a rule; the log's value counts only where one is not.
     """
@@ -104,9 +141,10 @@ class Snapshot:
     version: int | str | None
     schema: pa.Schema
     files: tuple[LiveFile, ...]
-    deletes: tuple[str, ...] = ()
+    deletes: tuple[DeleteFile, ...] = ()
     naming: Naming = field(default_factory=Naming)
     stored: bool = False
+    path_of: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass

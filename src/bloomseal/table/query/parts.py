@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ...core.cached import cached_property
 from ...core.errors import UsageError
+from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
 from ...read.open import open_file
+from ...read.parquet import ParquetFile, need_parquet
 from ...specs import decryption_of_iceberg_file
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import FoundFile
+from ...storage.places import open_source
 from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
@@ -20,9 +23,12 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ...core.decryption import DecryptionSpec
+    from ...core.storage.source import Source
     from ...policy import TablePolicy
     from ...storage.discovery.tables import Places
-    from ...storage.logs.snapshot import Snapshot
+    from ...storage.logs.deletion_vector import DeletionVector
+    from ...storage.logs.iceberg_keys import IcebergFileKey
+    from ...storage.logs.snapshot import DeleteFile, Snapshot
 
 __all__ = ["TableParts"]
 
@@ -41,6 +47,7 @@ class TableParts:
         follow_links: files may lie outside the folders that led to them.
         place: what led to the files, and on which file system; None: nobody tells.
         without_key: what becomes of columns without a key, see `SealedFile.read`.
+        deletes: tells which rows of a file its table has deleted.
         named: likenesses of files that `need_names` let pass.
     """
 
@@ -51,6 +58,9 @@ class TableParts:
     follow_links: bool = False
     place: tuple[Places, FileSystem | None] | None = field(default=None, compare=False, repr=False)
     without_key: str = "error"
+    deletes: Callable[[TableParts, int, ParquetFile], DeletionVector] | None = field(
+        default=None, compare=False, repr=False
+    )
     named: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @property
@@ -82,10 +92,12 @@ class TableParts:
 
     def decryption_of(self, number: int) -> DecryptionSpec | TablePolicy | None:
         """What opens one file: in an encrypted Iceberg table each has a key of its own."""
-        found = self.files[number]
-        if found.key is None or self.decryption is None:
+        return self._decryption_of(self.files[number].ref, self.files[number].key)
+
+    def _decryption_of(self, ref: FileRef, key: IcebergFileKey | None) -> DecryptionSpec | TablePolicy | None:
+        if key is None or self.decryption is None:
             return self.decryption
-        return decryption_of_iceberg_file(self.decryption, found.ref, found.key)
+        return decryption_of_iceberg_file(self.decryption, ref, key)
 
     def open(self, number: int) -> SealedFile:
         """One file. The one place where a table's file is opened.
@@ -96,7 +108,44 @@ class TableParts:
         """
         file = open_file(self.files[number].ref, decryption=self.decryption_of(number))
         self.refuse_outside(number, file)
+        if (deletes := self.deletes) is not None and self.files[number].deletes:
+            try:
+                need_parquet(file).leave_out(lambda opened: deletes(self, number, opened))
+            except BaseException:
+                file.close()
+                raise
         return file
+
+    def place_of(self, delete: DeleteFile) -> FileRef:
+        """Where a delete file is: on the file system of the data files, below their folder."""
+        beside = self.files[0].ref
+        return FileRef(delete.file.path, beside.filesystem, beside.root)
+
+    def open_deletes(self, delete: DeleteFile) -> SealedFile:
+        """A Parquet file of position or equality deletes.
+
+        Raises:
+            BloomsealError: as `open`.
+        """
+        ref = self.place_of(delete)
+        file = open_file(ref, decryption=self._decryption_of(ref, delete.file.key))
+        self.refuse_outside(0, file)
+        return file
+
+    def open_vector(self, delete: DeleteFile) -> Source:
+        """The file that a deletion vector is in.
+
+        Raises:
+            UsageError: it can't be opened, or lies outside the table.
+        """
+        source = open_source(self.place_of(delete))
+        if not self.follow_links:
+            try:
+                refuse_outside(source, self._roots)
+            except UsageError:
+                source.close()
+                raise
+        return source
 
     def open_named(self, number: int) -> SealedFile:
         """As `open`, for somebody who asks it for columns by the table's names.

@@ -1,0 +1,191 @@
+"""The rows of a table's files that were deleted, by its deletion vectors, position deletes and equality deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...core.errors import BloomsealError, FormatError, UnsupportedError
+from ...core.forked import new_lock
+from ...core.limits import MAX_DELETE_RECORDS
+from ...read.file import GATHERED
+from ...storage.logs.ags1 import Ags1Stream
+from ...storage.logs.deletion_vector import DeletionVector
+from ...storage.logs.snapshot import DeleteFile, DeleteKind
+from .query import Query
+from .schema import conform, fits
+
+if TYPE_CHECKING:
+    from ...read.file import SealedFile
+    from ...read.parquet import ParquetFile
+    from ...storage.logs.snapshot import Snapshot
+    from .parts import TableParts
+
+__all__ = ["DeleteReader"]
+
+I64 = npt.NDArray[np.int64]
+_REWRITE = "rewrite_position_deletes or rewrite_data_files in the engine that wrote the table"
+
+
+class DeleteReader:
+    """Tells which rows of a table's file were deleted, as `TableParts.deletes`. Position and equality deletes are read
+    once, when the first file is asked for that they are about.
+    """
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._places: dict[str, dict[str, I64]] = {}
+        self._values: dict[str, pa.Table] = {}
+        self._records = 0
+
+    def __call__(self, parts: TableParts, number: int, file: ParquetFile) -> DeletionVector:
+        """The deleted rows of the file of that number.
+
+        Raises:
+            FormatError: a delete file that breaks the specification, or is not what its manifest says.
+            UnsupportedError: too many deletes, or values that are not compared here.
+            IntegrityError, KeyAccessError, PolicyError, UsageError: it can't be opened.
+        """
+        found = parts.files[number]
+        vector = DeletionVector([group.num_rows for group in file.row_groups])
+        compared: dict[tuple[str, ...], list[pa.Table]] = {}
+        for one in found.deletes:
+            try:
+                if one.kind is DeleteKind.VECTOR:
+                    vector.add_blob(_blob(parts, one), one.records)
+                elif one.kind is DeleteKind.POSITIONS:
+                    vector.add(self._positions(parts, one).get(found.name, np.empty(0, dtype=np.int64)))
+                else:
+                    compared.setdefault(one.columns, []).append(self._equality(parts, one))
+            except BloomsealError as error:
+                raise error.at(file=one.file.path) from error.__cause__
+        for columns, values in compared.items():
+            _delete_equal(vector, parts, number, file, list(columns), pa.concat_tables(values))
+        return vector
+
+    def _positions(self, parts: TableParts, one: DeleteFile) -> dict[str, I64]:
+        """The rows that a file of position deletes names, by the name of their data file."""
+        with self._lock:
+            if (found := self._places.get(one.file.path)) is None:
+                found = self._places[one.file.path] = self._read_positions(parts, one)
+            return found
+
+    def _equality(self, parts: TableParts, one: DeleteFile) -> pa.Table:
+        """The rows of a file of equality deletes, in the table's schema."""
+        with self._lock:
+            if (found := self._values.get(one.file.path)) is None:
+                found = self._values[one.file.path] = self._read_values(parts, one)
+            return found
+
+    def _read_positions(self, parts: TableParts, one: DeleteFile) -> dict[str, I64]:
+        found: dict[str, list[I64]] = {}
+        with parts.open_deletes(one) as file:
+            self._count(file, one)
+            plan = file.plan(["file_path", "pos"])
+            if (kind := plan.empty.schema.field("pos").type) != pa.int64():
+                raise FormatError(f"positions of type {kind}", column="pos")
+            for part in range(file.num_parts):
+                for rows in file.pieces(plan, part):
+                    if rows.column(0).null_count or rows.column(1).null_count:
+                        raise FormatError("a position delete without a file or a position")
+                    names = rows.column("file_path").combine_chunks().dictionary_encode()
+                    codes, positions = names.indices.to_numpy(), rows.column("pos").to_numpy()
+                    order = np.argsort(codes, kind="stable")
+                    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+                    for mine in np.split(order, cuts) if len(order) else ():
+                        name = names.dictionary[int(codes[mine[0]])].as_py()
+                        found.setdefault(name, []).append(positions[mine])
+        assert parts.snapshot is not None  # noqa: S101 - its log names the deletes
+        _need_same_names(parts.snapshot, found)
+        return {name: np.concatenate(positions) for name, positions in found.items()}
+
+    def _read_values(self, parts: TableParts, one: DeleteFile) -> pa.Table:
+        with parts.open_deletes(one) as file:
+            self._count(file, one)
+            parts.need_names(file)
+            if lacking := [name for name in one.columns if not file.has(name)]:
+                raise FormatError("equality deletes without a column that they compare", column=lacking[0])
+            rows = file.read(list(one.columns))
+        schema = _compared(parts, one.columns)
+        _need_types(rows.schema, schema)
+        return conform(rows, schema, {}, one.file.path)
+
+    def _count(self, file: SealedFile, one: DeleteFile) -> None:
+        """Before the rows of a delete file are read."""
+        file.need_verified("read of deletes")
+        if file.num_rows != one.records:
+            raise FormatError(f"a delete file of {file.num_rows} rows, of which the manifest says {one.records}")
+        self._records += one.records
+        if self._records > MAX_DELETE_RECORDS:
+            raise UnsupportedError(f"more than {MAX_DELETE_RECORDS} rows of delete files", hint=_REWRITE)
+
+
+def _blob(parts: TableParts, one: DeleteFile) -> bytes:
+    """The bytes of a deletion vector."""
+    with parts.open_vector(one) as source:
+        if (key := one.file.key) is None:
+            return bytes(source.read(one.offset, one.size))
+        length = source.size if one.length is None else one.length
+        return Ags1Stream(source, key.key, key.prefix, length).read(one.offset, one.size)
+
+
+def _need_same_names(snapshot: Snapshot, found: dict[str, Any]) -> None:
+    """Refuse names of data files that the manifests spell in another way: their rows would not be deleted."""
+    known = {one.name for one in snapshot.files}
+    paths = {one.path for one in snapshot.files}
+    for name in found:
+        if name not in known and snapshot.path_of is not None and snapshot.path_of(name) in paths:
+            raise FormatError("position deletes that name a data file in another way than its manifest")
+
+
+def _compared(parts: TableParts, columns: Sequence[str]) -> pa.Schema:
+    """The schema in which values are compared."""
+    assert parts.snapshot is not None  # noqa: S101 - its log names the deletes
+    schema = pa.schema([parts.snapshot.schema.field(name) for name in columns])
+    for field in schema:
+        kind = field.type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind) or isinstance(kind, pa.BaseExtensionType):
+            raise UnsupportedError(f"equality deletes by a column of {kind}", column=field.name, hint=_REWRITE)
+    return schema
+
+
+def _need_types(stored: pa.Schema, schema: pa.Schema) -> None:
+    """Refuse a column whose values another type makes equal.
+
+    Attack: whoever writes the metadata file says that texts are numbers, and ``07`` is deleted with ``7``.
+    """
+    for field in (one for one in stored if one.name in schema.names):
+        kind = schema.field(field.name).type
+        if field.type != kind and (pa.types.is_timestamp(kind) or not fits(field.type, kind)):
+            raise UnsupportedError(f"deletes that compare {field.type} with {kind}", column=field.name)
+
+
+def _delete_equal(
+    vector: DeletionVector, parts: TableParts, number: int, file: ParquetFile, columns: list[str], values: pa.Table
+) -> None:
+    """Delete the rows that equal one of these; null equals null."""
+    parts.need_names(file)
+    query, schema = Query(parts, columns, None), _compared(parts, columns)
+    plan = file.plan([*filter(file.has, columns)] or file.leaves.top_level[:1])
+    plan.deletes = None  # by their own numbers
+    _need_types(plan.empty.schema, schema)
+    for part in range(file.num_parts):
+        first = 0
+        for rows in file.pieces(plan, part, GATHERED):
+            equal = _among(query.in_schema(number, rows, schema), values)
+            vector.add(first + np.flatnonzero(equal), part)
+            first += rows.num_rows
+
+
+def _among(rows: pa.Table, values: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows equal one of the others in all columns."""
+    codes: I64 = np.zeros(values.num_rows + rows.num_rows, dtype=np.int64)
+    for name in values.column_names:
+        both = pa.chunked_array([*values.column(name).chunks, *rows.column(name).chunks], values.column(name).type)
+        mine = both.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+        codes = np.unique(codes * (len(mine) + 1) + mine, return_inverse=True)[1]
+    return np.isin(codes[values.num_rows :], codes[: values.num_rows])
