@@ -120,6 +120,21 @@ def test_another_table_in_its_place(vectors: Path, policy: TablePolicy, tmp_path
         read(vectors / "tables" / "hole_foreign_master", policy=policy)
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_table_that_was_in_clear(tmp_path: Path, vectors: Path, policy: TablePolicy, mixed: bool) -> None:  # noqa: F811
+    from iceberg.test_history import ROWS, by_engine, masters
+    from support.iceberg_sealed import add_sealed
+
+    by_engine(tmp_path)
+    place = tmp_path / "n" / "t"
+    add_sealed(place, "master-main", masters(vectors)["master-main"], with_clear=mixed)
+    if mixed:
+        with pytest.raises(bs.PolicyError, match="a manifest in clear"):
+            read(place, policy=policy)
+    else:
+        assert read(place, policy=policy)["ssn"].to_pylist() == ROWS["ssn"].to_pylist()
+
+
 def test_in_a_session(
     spark: SparkSession,
     vectors: Path,  # noqa: F811

@@ -219,7 +219,8 @@ _TABLE: Final = (
          "Look-ups ask the filters of every file.", "{build}", "policy"),
     # Encrypted Iceberg tables
     Rule("BS501", "encrypted-in-name-only", "A table that says it is encrypted, and lies open", _CRITICAL,
-         "Some catalogs take encryption.key-id and do not encrypt: data files, their filters and manifests are in clear.",
+         "Some catalogs take encryption.key-id and do not encrypt: data files, their filters and manifests are in clear. "
+         "Or the property was taken back.",
          "", advice="Write the table anew by an engine and a catalog that encrypt, and have the files of the old one removed."),
     Rule("BS502", "clear-in-encrypted-table", "A file in clear in an encrypted Iceberg table", _CRITICAL,
          "A manifest tells smallest and greatest values, and keys of files; a data file tells all. Whoever may write to the storage "
