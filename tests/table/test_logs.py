@@ -70,6 +70,13 @@ def delta(tmp_path: Path, ring: bs.Keyring) -> Path:
     return folder
 
 
+def test_a_delta_partition_of_bytes_is_refused(tmp_path: Path) -> None:
+    # The log has their spelling: b"q" would be found nowhere.
+    deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"b": [b"q", None], "n": [1, 2]}), partition_by=["b"])
+    with pytest.raises(bs.UnsupportedError, match="partition column of bytes"):
+        bs.open_table(tmp_path / "t")
+
+
 @pytest.fixture
 def spec(ring: bs.Keyring) -> bs.DecryptionSpec:
     return bs.DecryptionSpec(bs.KeyTools(ring), partition_by=["country", "day"])

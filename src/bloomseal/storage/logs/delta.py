@@ -92,6 +92,15 @@ class DeltaLog:
             for row in self._actions()
         ]
         schema = pa.schema(self._table.schema().to_arrow())
+        for name in self._table.metadata().partition_columns:
+            if pa.types.is_binary(kind := schema.field(name).type) or pa.types.is_large_binary(kind):
+                # Writers spell bytes in several ways, and the library hands on the spelling: no value would be found.
+                raise UnsupportedError(
+                    "a Delta table with a partition column of bytes",
+                    file=self._ref.path,
+                    column=name,
+                    hint="Spark's own reader",
+                )
         files = tuple(sorted(live, key=lambda one: one.path))
         naming = Naming(tuple(path for path, _ in fields_in(schema)))
         return Snapshot(self._table.version(), schema, files, naming=naming)

@@ -246,9 +246,6 @@ def _with_log(
     known = Partitions.of_log(found.files, found.live, snapshot).values
     names = tuple(name for name in schema.names if name in known)
     folders = () if snapshot.stored else names
-    if odd := [name for name in folders if isinstance(schema[name].dataType, st.BinaryType)]:
-        # Delta's log spells bytes in a way of its own, which its library hands on.
-        raise UnsupportedError("a partition column of bytes in a table with a log", file=root, column=odd[0])
     values = [known[name].cast(arrow_type(schema[name].dataType)).to_pylist() for name in folders]
     rows = zip(*values, strict=True) if folders else itertools.repeat(())
     files = [
