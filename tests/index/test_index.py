@@ -491,8 +491,9 @@ def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
     table = opened(folder)
     with pytest.raises(bs.UsageError, match="has an index"):
         table.index("k", encryption=ENCRYPTION).build()
-    with pytest.raises(bs.UsageError, match="no such column"):
+    with pytest.raises(bs.UsageError, match="no such column") as caught:
         table.index("nope", encryption=ENCRYPTION).build()
+    assert str(caught.value.hint).startswith("one of k, ")
     with pytest.raises(bs.UsageError, match="in plaintext"):
         table.index("n", encryption=ENCRYPTION).build()
     with pytest.raises(bs.UsageError, match="no key for it"):

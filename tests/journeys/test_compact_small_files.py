@@ -12,10 +12,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -144,6 +148,27 @@ def test_sixty_files_become_few(place: Path) -> None:
         assert file.filter(0, "ssn").num_bytes >= 8 * small
     again = opened(place).compact(target_size=SIZE)
     assert len(again.files) < len(told["files"])
+
+
+def test_files_of_three_writers_become_three(tmp_path: Path) -> None:
+    """Each writer's own: what they store of Arrow's types differs."""
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    policy, lake = policy_of(tmp_path), tmp_path / "lake"
+    lake.mkdir()
+    rows = pa.table({"id": [1, 2], "ssn": ["a", "b"], "born": [date(2000, 1, 2)] * 2, "cents": [Decimal("1.25")] * 2})
+    for number in range(2):
+        pd.DataFrame(rows.to_pydict()).to_parquet(lake / f"pandas{number}.parquet")
+        pl.DataFrame(rows).write_parquet(lake / f"polars{number}.parquet")
+        with duckdb.connect() as connection:
+            connection.from_arrow(rows).write_parquet(str(lake / f"duckdb{number}.parquet"))
+    assert rotate(lake, Seal(policy), journal=tmp_path / "journal").ok
+    before = opened(tmp_path).read().sort_by("id")
+    report = opened(tmp_path).compact()
+    assert (len(report.files), report.left) == (3, {})
+    assert opened(tmp_path).read().sort_by("id").equals(before)
 
 
 @pytest.mark.parametrize("point", ["checked", "compact placed", "compact removed", "index before manifest"])

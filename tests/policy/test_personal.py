@@ -52,6 +52,10 @@ def test_other_values_tell_nothing(values: list[str]) -> None:
     ("column", "what"),
     [
         ("contactEmail", "an e-mail address"),
+        ("E-Mail", "an e-mail address"),
+        ("Nachname", "a person's name"),
+        ("Anschrift.Straße", "an address"),
+        ("Geburtsdatum", "a date of birth"),
         ("customer_name", "a person's name"),
         ("lastName", "a person's name"),
         ("address.zip", "an address"),

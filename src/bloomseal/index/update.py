@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..core.errors import BloomsealError, UsageError
+from ..core.spelling import nearest
 from ..notebook import ShownInNotebooks
 from ..policy import IndexPolicy
 from ..storage.atomic import fault_point
@@ -90,11 +91,13 @@ class ColumnSurvey(NamedTuple):
         rows: of all that could be opened.
         path: of the leaf; None: none of them has it.
         failure: why the first of the others could not be opened.
+        columns: of a file that has not this one.
     """
 
     rows: int = 0
     path: tuple[str, ...] | None = None
     failure: BloomsealError | None = None
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, files: Members, column: str) -> ColumnSurvey:
@@ -104,13 +107,17 @@ class ColumnSurvey(NamedTuple):
             try:
                 with files.open(number) as file:
                     schema = file.walk.footer.schema
-                    found += cls(file.num_rows, schema.leaf(column).path if schema.has(column) else None)
+                    if schema.has(column):
+                        found += cls(file.num_rows, schema.leaf(column).path)
+                    else:
+                        found += cls(file.num_rows, columns=tuple(leaf.name for leaf in schema.leaves))
             except BloomsealError as error:
                 found += cls(failure=error)
         return found
 
     def __add__(self, other: ColumnSurvey) -> ColumnSurvey:  # type: ignore[override]
-        return ColumnSurvey(self.rows + other.rows, self.path or other.path, self.failure or other.failure)
+        rows, failure = self.rows + other.rows, self.failure or other.failure
+        return ColumnSurvey(rows, self.path or other.path, failure, self.columns or other.columns)
 
 
 def new_manifest(survey: ColumnSurvey, column: str, policy: IndexPolicy) -> Manifest:
@@ -125,9 +132,10 @@ def new_manifest(survey: ColumnSurvey, column: str, policy: IndexPolicy) -> Mani
         UnsupportedError: a table of ORC files.
         BloomsealError: the first file that can't be opened says why; where no other has the column.
     """
-    rows, path, failure = survey
+    rows, path, failure, columns = survey
     if path is None:
-        raise failure or UsageError("no such column", column=column)
+        near = ", ".join(nearest(column, columns))
+        raise failure or UsageError("no such column", column=column, hint=f"one of {near}" if near else None)
     if ".".join(path) != column:
         raise UsageError("an index is of a leaf column", column=column, hint=".".join(path))
     places, most = policy.false_places, policy.max_keys

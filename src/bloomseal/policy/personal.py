@@ -69,9 +69,17 @@ _NAMES: Final = (
 _STREET: Final = (
     r"(?:\b(?:street|st|road|rd|avenue|ave|lane|drive|rue|via|calle|plaza|ulica)|(?:stra(?:ß|ss)e|str|weg|platz))\b"
 )
-_NAME: Final = PersonalKind("a person's name", "firstname|forename|givenname|lastname|maiden|surname|username")
-_BIRTH: Final = PersonalKind("a date of birth", "birth|birthdate|birthday|born|dob")
-_TEXT: Final = PersonalKind("free text, which may name people", "comment|comments|remark|remarks|notes")
+_NAME: Final = PersonalKind(
+    "a person's name",
+    "firstname|forename|givenname|lastname|maiden|surname|username|"
+    "vorname|nachname|familienname|geburtsname|pr[eé]nom|apellidos?",
+)
+_BIRTH: Final = PersonalKind(
+    "a date of birth", "birth|birthdate|birthday|born|dob|geburtsdatum|geburtstag|naissance|nacimiento"
+)
+_TEXT: Final = PersonalKind(
+    "free text, which may name people", "comment|comments|remark|remarks|notes|bemerkung|kommentar|notiz"
+)
 _KINDS: Final = (
     PersonalKind("an e-mail address", "email|mail", r"[^@\s]{1,64}@[^@\s]{1,255}\.[A-Za-z]{2,24}", identifier=True),
     PersonalKind(
@@ -81,9 +89,9 @@ _KINDS: Final = (
         "an official number", "insurance|license|nino|passport|pesel|sin|tax|tin|vat",
         sensitivity=Sensitivity.RESTRICTED, identifier=True,
     ),
-    PersonalKind("a phone number", "fax|mobile|msisdn|phone|tel|telephone", r"\+\d[\d ()/.-]{6,18}\d", identifier=True),
+    PersonalKind("a phone number", "fax|handy|mobile|msisdn|phone|tel|telefon|telefonnummer|telephone|teléfono|téléphone", r"\+\d[\d ()/.-]{6,18}\d", identifier=True),
     PersonalKind("an IBAN", "iban", r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", _mod_97, Sensitivity.RESTRICTED, "payment", True),
-    PersonalKind("a bank account", "account|bank", None, None, Sensitivity.RESTRICTED, "payment", True),
+    PersonalKind("a bank account", "account|bank|kontonummer", None, None, Sensitivity.RESTRICTED, "payment", True),
     PersonalKind(
         "a payment card's number", "card|cardholder|cvv|pan", r"[2-6](?:[ -]?\d){12,18}", _luhn, Sensitivity.RESTRICTED,
         "payment", True,
@@ -92,7 +100,8 @@ _KINDS: Final = (
     PersonalKind("a device's number", "imei|imsi", identifier=True),
     _BIRTH,
     PersonalKind(
-        "an address", "address|city|latitude|longitude|postal|postcode|street|zip|zipcode",
+        "an address", "address|adresse|anschrift|city|dirección|hausnummer|latitude|longitude|ort|plz|postal|postcode|postleitzahl|"
+        "stra(?:ß|ss)e|street|wohnort|zip|zipcode",
         rf"(?i)(?=.*\d)[^\n]{{0,60}}{_STREET}[^\n]{{0,60}}",
     ),
     _NAME,
@@ -102,7 +111,9 @@ _KINDS: Final = (
     PersonalKind("about a person", "gender|nationality|pseudonym|religion|sex"),
     _TEXT,
 )  # fmt: skip
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SMALL: Final = "a-zß-öø-ÿ"
+_GREAT: Final = "A-ZÀ-ÖØ-Þ"
+_WORD: Final = re.compile(rf"[{_GREAT}]+(?![{_SMALL}])|[{_GREAT}]?[{_SMALL}]+")
 _LONGEST: Final = 320
 _SHARE: Final = 0.9
 _DATE: Final = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d")

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ..core.errors import BloomsealError, Hint, UsageError
 from ..core.parquet.keys_at_hand import need_verified
-from ..core.parquet.schema import Schema
-from ..core.sbbf import PhysicalType
+from ..core.parquet.schema import Leaf, Schema
+from ..core.sbbf import LogicalType, PhysicalType
 from ..core.storage.ref import FileRef
 from ..format.pages.inflate import codec_to_write
 from ..policy import TablePolicy
@@ -236,6 +236,15 @@ def _kind(file: ParquetFile, schema: pa.Schema, sealing: Encryption) -> Kind | s
     except UsageError as error:
         return error.what
     for old, new in zip(leaves, made.leaves, strict=False):
-        if old != new:
-            return f"column {old.name} ({old.type}) would become another one ({new.name}, {new.type})"
+        if _without_width(old) != new:
+            was, becomes = (f"{one.type}, levels {one.repetition} and {one.definition}" for one in (old, new))
+            return f"column {old.name} would be stored otherwise: {becomes}, instead of {was}"
     return Kind(schema, made, sealing, options)
+
+
+def _without_width(leaf: Leaf) -> Leaf:
+    """DuckDB and others say of INT64 that it has 64 bits and a sign, which it has anyway."""
+    implied = {PhysicalType.INT32: 32, PhysicalType.INT64: 64}.get(leaf.type.physical)
+    if implied is None or leaf.type.logical != LogicalType("int", bit_width=implied):
+        return leaf
+    return replace(leaf, type=replace(leaf.type, logical=None))

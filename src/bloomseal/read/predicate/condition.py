@@ -53,6 +53,7 @@ OPERATORS: Final = {
 _WRONG: Final = (
     "a condition is SQL, a list of (column, op, value), a list of such lists, or a pyarrow.compute expression"
 )
+_EXAMPLE: Final = """where="email = 'x'", or where=[("email", "==", "x")]"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,17 +216,17 @@ def shared(where: Any) -> Condition:
     if not isinstance(where, list | tuple):
         return _expression(where)
     if not where:
-        raise UsageError(_WRONG)
+        raise UsageError(_WRONG, hint=_EXAMPLE)
     if all(isinstance(item, tuple) and len(item) == 3 and isinstance(item[0], str) for item in where):
         return AllOf(tuple(map(_compare, where)))
     if not all(isinstance(item, list | tuple) and item for item in where):
-        raise UsageError(_WRONG)
+        raise UsageError(_WRONG, hint=_EXAMPLE)
     return AnyOf(tuple(AllOf(tuple(map(_compare, item))) for item in where))
 
 
 def _compare(item: Any) -> Compare:
     if not isinstance(item, tuple | list) or len(item) != 3 or not isinstance(item[0], str):
-        raise UsageError(_WRONG)
+        raise UsageError(_WRONG, hint=_EXAMPLE)
     name, op, value = item
     if not isinstance(op, str) or op not in OPERATORS:
         raise UsageError(f"unknown operator {op!r}", column=name, hint=", ".join(OPERATORS))
@@ -246,5 +247,5 @@ def _expression(where: Any) -> Expression:
     from .expression import parse
 
     if not isinstance(where, pc.Expression):
-        raise UsageError(_WRONG)
+        raise UsageError(_WRONG, hint=_EXAMPLE)
     return Expression(where, parse(where))
