@@ -4,25 +4,20 @@ that it was writing; not its live memory.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import bloomseal as bs
-from bloomseal.core.keys.material import KeyMetadata
 from bloomseal.core.parquet.footer import peek
-from bloomseal.core.parquet.walk import Walk
-from bloomseal.format.opening import open_footer
 from bloomseal.keytools.recipients import parse_sealed
 from bloomseal.storage.places import open_source
-from bloomseal.write.key_metadata import key_metadata_in_use
+from games.seized import keys_of, shapes_of
 
 SCRIPT = """
 import sys, pyarrow as pa, bloomseal as bs
@@ -81,18 +76,6 @@ def placed(home: Path) -> list[Path]:
     return sorted(home.rglob("*.parquet"))
 
 
-def keys_of(file: Path, ring: bs.Keyring) -> Iterator[bytes]:
-    """Data keys and key encryption keys of a file, as its reader has them."""
-    with open_source(str(file)) as source:
-        footer, at_hand = open_footer(source, bs.DecryptionSpec(keys=ring))
-        for column, metadata in key_metadata_in_use(Walk(source, footer, at_hand)):
-            material = KeyMetadata.from_bytes(metadata).material
-            assert material is not None
-            assert material.wrapped_kek is not None
-            yield ring.unwrap_key(material.wrapped_kek, "pii")
-            yield bs.KeyTools(ring).for_file(source.ref).retrieve_key(metadata, column).reveal()
-
-
 def test_a_seized_writer_opens_none_of_its_files(seized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(seized)
     monkeypatch.delenv("BLOOMSEAL_KEYRING", raising=False)
@@ -114,7 +97,7 @@ def test_a_seized_writer_opens_none_of_its_files(seized: Path, monkeypatch: pyte
 def test_no_key_and_no_row_lies_about_a_seized_writer(seized: Path, reader: bs.Keyring) -> None:
     keys = {key for file in placed(seized) for key in keys_of(file, reader)}
     assert len(keys) >= 9, "the game knows the keys that it looks for"
-    shapes = {shape for key in keys for shape in (key, key.hex().encode(), base64.b64encode(key))}
+    shapes = {shape for key in keys for shape in shapes_of(key)}
     there = [path for path in seized.rglob("*") if path.is_file()]
     assert any(path.suffix != ".parquet" and path.parent.name == "lake" for path in there), "a file that was not done"
     for path in there:

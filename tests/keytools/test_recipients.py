@@ -12,7 +12,7 @@ from typing import Any
 import cryptography_vectors
 import pytest
 
-from bloomseal import Keyring
+from bloomseal import DecryptionSpec, Keyring, read_table
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KmsAccessError, KmsClient, Problem
@@ -317,3 +317,24 @@ def test_a_copy_is_handed_to_a_recipient(ring: Keyring, tmp_path: Path) -> None:
         place.write_text(text)
         with pytest.raises(KeyAccessError):
             other.add_copy(place)
+
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "recipients"
+"""Of other parents than Bloomseal: see `make.py` there."""
+
+
+def test_stored_vectors_of_other_parents_open(tmp_path: Path) -> None:
+    place = tmp_path / "keyring.json"
+    place.write_bytes((VECTORS / "keyring.json").read_bytes())
+    place.chmod(0o600)
+    ring = Keyring(place)
+    for name, one in json.loads((VECTORS / "texts.json").read_text()).items():
+        assert ring.recipient(name) == one["line"]
+        assert ring.unwrap_key(one["wrapped"], name).hex() == one["key"]
+    rows = read_table(VECTORS / "people.parquet", decryption=DecryptionSpec(keys=ring))
+    assert rows["ssn"].to_pylist() == ["078-05-1120", "219-09-9999"]
+    ring.create("more")  # what is stored again is the same
+    assert (
+        json.loads(place.read_text())["keys"]["pii"]
+        == json.loads((VECTORS / "keyring.json").read_text())["keys"]["pii"]
+    )

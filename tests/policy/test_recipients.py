@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from bloomseal.core.errors import PolicyError
 from bloomseal.keytools import KmsAccessError
 from bloomseal.keytools.kms.registry import client_for
 from bloomseal.keytools.recipients_kms import RecipientsKms
+from bloomseal.rotation import Rewrap, rotate
+from bloomseal.rotation.outcome import Status
 from bloomseal.rotation.rewrap import rewrap
 
 ROWS = pa.table({"ssn": ["a", "b", "c"], "n": [1, 2, 3]})
@@ -194,3 +197,58 @@ def test_pyarrows_own_key_tools_write_and_read(tmp_path: Path, ring: bs.Keyring,
     bs.write_table(ROWS, file, policy=reader)
     opened = reading.file_decryption_properties(connection, pe.DecryptionConfiguration())
     assert pq.read_table(file, decryption_properties=opened) == ROWS
+
+
+def test_a_table_is_rewrapped_with_a_journal(tmp_path: Path, writer: Path, ring: bs.Keyring) -> None:
+    folder = tmp_path / "people"
+    for number in range(3):
+        bs.write_dataset(ROWS, folder, policy=writer, mode="append" if number else "error")
+    ring.rotate("pii")
+    now = policy(tmp_path / "now.toml", ring.recipient("pii"), kms="keyring:reader.json")
+    report = rotate(folder, Rewrap(bs.Policy.load(now).for_table()), journal=tmp_path / "journal.jsonl")
+    assert [one.status for one in report.files] == [Status.REWRAPPED] * 3
+    again = rotate(folder, Rewrap(bs.Policy.load(now).for_table()), journal=tmp_path / "second.jsonl")
+    assert {one.status for one in again.files} <= {Status.NOTHING}
+    ring.destroy("pii", 1)
+    assert bs.read_table(folder, policy=now).num_rows == 9
+
+
+def test_rekey_makes_new_keys_for_the_recipients(tmp_path: Path, writer: Path, reader: Path) -> None:
+    file = tmp_path / "a.parquet"
+    bs.write_table(ROWS, file, policy=writer)
+    before = file.read_bytes()
+    bs.rekey(file, decryption=bs.Policy.load(reader), encryption=bs.Policy.load(reader))
+    assert file.read_bytes() != before
+    assert bs.read_table(file, policy=reader) == ROWS
+    with pytest.raises(KmsAccessError, match="this policy only writes"):
+        bs.rekey(file, decryption=bs.Policy.load(writer), encryption=bs.Policy.load(writer))
+
+
+def test_files_that_no_index_covers_are_found(tmp_path: Path, ring: bs.Keyring) -> None:
+    folder = tmp_path / "people"
+    text = POLICY.replace("filter = true", "filter = true, index = true")
+    writer, reader = tmp_path / "w.toml", tmp_path / "r.toml"
+    lines = json.dumps([ring.recipient("pii")])
+    writer.write_text(text.format(kms="", lines=lines, more="complete = true"))
+    reader.write_text(text.format(kms='kms = "keyring:reader.json"', lines=lines, more="complete = true"))
+    bs.write_dataset(ROWS, folder, policy=writer)
+    assert not (folder / "_bloomseal_index").exists()
+    table = bs.open_table(folder, policy=reader)
+    assert table.index("ssn").build().ok
+    late = pa.table({"ssn": ["late"], "n": [9]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bs.write_table(late, folder / "late.parquet", policy=writer)
+        bs.write_dataset(pa.table({"ssn": ["later"], "n": [9]}), folder, policy=writer, mode="append")
+    table = bs.open_table(folder, policy=reader)
+    for value in ("a", "late", "later"):
+        assert table.read(where=[("ssn", "==", value)]).num_rows == 1, value
+    assert table.index("ssn").show().covered == 1
+    assert table.index("ssn").update().ok
+    assert table.index("ssn").show().covered == 3
+
+
+def test_a_policy_that_an_option_names_states_no_recipients(tmp_path: Path, reader: Path) -> None:
+    options = pytest.importorskip("bloomseal.spark.source.options")
+    named = options._optional_policy(str(reader), None)
+    assert named.tables["people"].recipients == {}

@@ -11,13 +11,14 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.core.errors import UnsupportedError
+from games.seized import keys_of, shapes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_what_executors_seal_opens_for_readers_alone(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLOOMSEAL_KEYRING", raising=False)
     ring = bs.Keyring(tmp_path / "reader.json", create=True)
@@ -50,6 +51,12 @@ def test_what_executors_seal_opens_for_readers_alone(
     with pytest.raises(UnsupportedError, match="Delta"):
         bss.write_delta(mine, str(tmp_path / "delta"), policy=writes)
     assert bs.open_table(target, policy=reads).read().num_rows == 500
+    # A seized cluster: what is on its disks, of the application and of its machines.
+    keys = {shape for file in report.files for key in keys_of(Path(target, file), ring) for shape in shapes_of(key)}
+    assert len(keys) >= 9
+    for path in (one for folder in (work, tmp_path) for one in folder.rglob("*") if one.is_file()):
+        data = path.read_bytes()
+        assert not any(shape in data for shape in keys), path
     other = spark.newSession()
     bss.enable(other, policy=reads)
     assert other.read.parquet(target).count() == 500

@@ -98,22 +98,27 @@ def _unwrap_pair(key: MasterKey, wrapped_key: str, *, disabled: bool = False) ->
     if (parsed := parse_sealed(wrapped_key)) is None:
         return None
     kind, entries = parsed
-    pairs = [one for one in reversed(key.versions) if one.kind is kind and one.key is not None]
-    mine = [(one, one.recipient.id) for one in pairs if one.recipient is not None and one.recipient.id in entries]
-    if not mine:
-        raise KmsAccessError.because(
-            Problem.DENIED,
-            key.name,
-            KMS,
-            detail=f"it is sealed to other recipients: {', '.join(entries)}",
-            hint="the keyring that has one of these recipients' keys, under the master key's name",
-        )
-    able = [(one, name) for one, name in mine if disabled or one.state is KeyState.ENABLED] or mine
-    for version, name in able:
-        seed = version.key if disabled and version.key is not None else usable(version, key.name)
-        with contextlib.suppress(KeyAccessError):
-            return version.version, open_sealed(kind, seed, entries[name], recipient_binding(key.name))
-    raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="what is sealed to it does not open")
+    ours: list[KeyVersion] = []
+    for version in reversed(key.versions):
+        recipient = version.recipient if version.kind is kind else None
+        if recipient is None or version.key is None or recipient.id not in entries:
+            continue
+        ours.append(version)
+        if disabled or version.state is KeyState.ENABLED:
+            with contextlib.suppress(KeyAccessError):
+                sealed = entries[recipient.id]
+                return version.version, open_sealed(kind, version.key, sealed, recipient_binding(key.name))
+    for version in ours:
+        usable(version, key.name)
+    if ours:
+        raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="what is sealed to it does not open")
+    raise KmsAccessError.because(
+        Problem.DENIED,
+        key.name,
+        KMS,
+        detail=f"it is sealed to other recipients: {', '.join(entries)}",
+        hint="the keyring that has one of these recipients' keys, under the master key's name",
+    )
 
 
 def binding(name: str, version: int) -> bytes:
