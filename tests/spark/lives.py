@@ -54,8 +54,8 @@ def ended(folder: Path, process: subprocess.Popen[str]) -> AssertionError:
     return AssertionError(told[max(told.find(" ERROR "), 0) :][:3000])
 
 
-def answer(folder: Path, process: subprocess.Popen[str], wanted: str) -> str:
-    """The first line that begins so."""
+def answer(folder: Path, process: subprocess.Popen[str], *wanted: str) -> str:
+    """The first line that begins in one of these ways."""
     assert process.stdout is not None
     timer = threading.Timer(DEADLINE, process.kill)
     timer.start()

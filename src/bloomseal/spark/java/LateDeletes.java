@@ -261,11 +261,15 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
 
   /** Removes what drivers have left that were killed. Some object stores know no time of a folder, and say 0. */
   private static void forget(FileSystem files, Path staged) throws IOException {
-    FileStatus[] found = files.globStatus(new Path(staged, staged.getName().equals("_temporary") ? "*" : "_temporary/*"));
+    boolean shared = staged.getName().equals("_temporary");
+    FileStatus[] found = files.globStatus(new Path(staged, shared ? "*" : "_temporary/*"));
+    if (!shared && (found == null || found.length == 0)) {
+      found = files.globStatus(staged); // killed while it removed its own
+    }
     for (int i = 0; found != null && i < found.length; i++) {
       long last = found[i].getModificationTime();
       if (last > 0 && last < System.currentTimeMillis() - FORGOTTEN) {
-        files.delete(staged.getName().equals("_temporary") ? found[i].getPath() : staged, true);
+        files.delete(shared ? found[i].getPath() : staged, true);
       }
     }
   }
