@@ -14,7 +14,9 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.core.exclusion import Reason
 from bloomseal.read.parquet import ParquetFile
+from bloomseal.spark.request import Request
 from bloomseal.spark.semijoin import question
+from bloomseal.spark.semijoin.question import KeyQuestion
 from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.planning import Files, by_indexes, need_marks
@@ -81,6 +83,20 @@ def test_many_keys_are_looked_up_in_the_index(
     assert narrowings == [2, 2, 2, 0, None]  # of none at all there is nothing to look up
     with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
         bss.semi_join(spark, table, "ssn", few.selectExpr("length(k) AS k").selectExpr("CAST(k AS BIGINT) AS k"))
+
+
+def test_keys_in_half_of_the_table_are_left_to_sparks_own_reader(
+    spark: SparkSession, table: Path, narrowings: list[int | None]
+) -> None:
+    half = list(range(0, FILES * ROWS // 2, 4))
+    keys = pa.table({"k": [*map(ssn, half), *(f"nowhere {i}" for i in range(100))]})
+    request = Request(spark, table, None, None, None)
+    assert KeyQuestion.of(request, "ssn", keys).prediction.pays
+    assert not KeyQuestion.of(request, "ssn", keys, beside_spark=True).prediction.pays
+    with pytest.warns(bs.BloomsealWarning, match="read whole"):
+        frame = bss.semi_join(spark, table, "ssn", keys)
+    assert ids(frame) == half
+    assert narrowings == [len(half)] * 3
 
 
 def test_an_index_that_does_not_cover_all_is_not_asked_for_the_keys_alone(

@@ -14,7 +14,7 @@ from ...policy import Policy, TablePolicy
 from ..request import Request, with_indexes
 from .keys import keys_frame, path_in_sql, quoted, type_of
 from .question import KeyQuestion
-from .whole import whole_table
+from .whole import is_bridged, whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -82,16 +82,20 @@ def with_keys(
     Raises:
         As `semi_join`.
     """
-    question = KeyQuestion.of(request, column, keys)
+    question = KeyQuestion.of(request, column, keys, beside_spark=is_bridged(request))
     kind = type_of(request.schema, column)
     wanted = keys_frame(request.spark, keys, question.values, column, kind)
     schema = request.needed(columns, where, path_in_sql(column))
-    if question.prediction.pays:
-        rows = request.rows(schema, where, question.search, question.use_index)
-    else:
+    whole, everywhere = None, question.prediction.everywhere
+    if not question.prediction.pays and (question.alike or request.settings.merge_schema):
+        whole = whole_table(request, schema, where)
+    if whole is not None or everywhere:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=3)
-        whole = whole_table(request, schema, where) if question.alike or request.settings.merge_schema else None
-        rows = request.rows(schema, where, question.search.of_all(), question.use_index) if whole is None else whole
+    if whole is None:
+        search = question.search.of_all() if everywhere else question.search
+        rows = request.rows(schema, where, search, question.use_index)
+    else:
+        rows = whole
     if question.prediction.keys <= _BROADCAST_KEYS:
         wanted = f.broadcast(wanted)
     joined = rows.join(wanted, rows[path_in_sql(column)] == wanted[wanted.columns[0]], "left_semi")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,8 @@ _LEAST_SAMPLE: Final = 8
 """Row groups that must have been asked before their answers say anything of the others."""
 _NOT_WORTH: Final = 0.9
 """Where more than this share of the row groups is left, pruning can't pay."""
+_NOT_WORTH_BESIDE_SPARK: Final = 0.4
+"""The same where Spark's own reader can take them all: it does with half the work for each, and nobody asks indexes."""
 _MANY: Final = 10_000
 """More keys than these, in a frame or in Arrow, are first looked up in an index that covers every file."""
 
@@ -51,22 +53,29 @@ class Prediction:
         sampled: row groups of a few files that were asked, here on the driver.
         left: the share of them that may hold a key, by chance or since they do.
         by_index: the share of all row groups that sealed indexes rule out, before anything is sampled.
+        most: the share that may be left where pruning pays.
     """
 
     keys: int
     left: float = 0.0
     sampled: int = 0
     by_index: float = 0.0
+    most: float = _NOT_WORTH
 
     @property
     def pays(self) -> bool:
         """Whether pruning can spare anything that is worth it."""
-        return self.index_pays or self.sampled < _LEAST_SAMPLE or self.left <= _NOT_WORTH
+        return self.index_pays or self.sampled < _LEAST_SAMPLE or self.left <= self.most
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether pruning can't pay either where our own reader has to read the table."""
+        return not replace(self, most=_NOT_WORTH).pays
 
     @property
     def index_pays(self) -> bool:
         """Whether indexes alone spare enough, whatever filters add."""
-        return 1 - self.by_index <= _NOT_WORTH
+        return 1 - self.by_index <= self.most
 
     def __str__(self) -> str:
         if self.index_pays:
@@ -94,9 +103,12 @@ class KeyQuestion:
     alike: bool
 
     @classmethod
-    def of(cls, request: Request, column: str, keys: Any) -> KeyQuestion:
+    def of(cls, request: Request, column: str, keys: Any, *, beside_spark: bool = False) -> KeyQuestion:
         """Hash the keys, those that a sealed index of the whole table knows, or else all; seal them; ask indexes, and a
         few of the files that these leave.
+
+        Args:
+            beside_spark: Spark's own reader can read the table whole.
 
         Raises:
             As `.pruning.prune`.
@@ -117,23 +129,24 @@ class KeyQuestion:
         values = values_of(keys, column)
         pieces, _ = by_folders(tree, ())
         files = Files(pieces, settings, tree.rules)
+        most = _NOT_WORTH_BESIDE_SPARK if beside_spark else _NOT_WORTH
         if (known := _known_keys(files, column, values)) is not None:
-            # A file that was replaced meanwhile is asked for all keys.
-            with contextlib.suppress(UnsupportedError):
-                found = _KeySample(files, column, known[0]).question(known[1])
-                need_marks(found.search, found.plan)
-                if found.prediction.pays:
-                    return found
-                # They are nearly everywhere: an index would spare nothing, whatever else is asked.
+            if known.left > most:  # an index would spare too little, whatever else is asked
                 files = Files(pieces, replace(settings, use_index="never"), tree.rules)
-        return _KeySample(files, column, values).question(None)
+            else:
+                # A file that was replaced meanwhile is asked for all keys.
+                with contextlib.suppress(UnsupportedError):
+                    found = _KeySample(files, column, known.values, most).question(known.marks)
+                    need_marks(found.search, found.plan)
+                    return found
+        return _KeySample(files, column, values, most).question(None)
 
 
 class _KeySample:
     """What indexes, and a few files, say of keys; the first file with rows seals these."""
 
-    def __init__(self, files: Files, column: str, values: Any) -> None:
-        self._files, self._column, self._values = files, column, values
+    def __init__(self, files: Files, column: str, values: Any, most: float) -> None:
+        self._files, self._column, self._values, self._most = files, column, values, most
         self._keys: dict[ColumnType, KeySet] = {}
         self._asked: dict[ColumnType, ProbeSet] = {}
         self._sealed: SealedKeys | None = None
@@ -149,7 +162,7 @@ class _KeySample:
         """
         files, refused = self._files, None
         plan = by_indexes(files, [self._column], self._ways)
-        prediction = Prediction(0, by_index=plan.ruled_out)
+        prediction = Prediction(0, by_index=plan.ruled_out, most=self._most)
         # One at least, with a row group: its column's key seals the keys.
         pieces = plan.pieces or files.pieces
         sample = [pieces[place] for place in _some(len(pieces), _SAMPLED_FILES)]
@@ -210,10 +223,23 @@ class _KeySample:
             self._left, self._sampled = self._left + len(found.row_groups), self._sampled + file.num_row_groups
 
 
-def _known_keys(files: Files, column: str, values: Any) -> tuple[pa.Array, frozenset[bytes]] | None:
-    """Of many keys those that the table's index of this column knows, and the `mark` of each file that it was held
-    against. None where that would not do: there is no index, it does not cover every file, or is not to be asked for so
-    many; keys that it can't be asked for; or they are few.
+class _KnownKeys(NamedTuple):
+    """Keys that an index knows.
+
+    Attributes:
+        values: of the keys.
+        left: the share of the table's row groups that they are in.
+        marks: the `mark` of each file that the index was held against.
+    """
+
+    values: pa.Array
+    left: float
+    marks: frozenset[bytes]
+
+
+def _known_keys(files: Files, column: str, values: Any) -> _KnownKeys | None:
+    """Of many keys those that the table's index of this column knows. None where that would not do: there is no index,
+    it does not cover every file, or is not to be asked for so many; keys that it can't be asked for; or they are few.
     """
     import pyarrow as pa
 
@@ -236,7 +262,8 @@ def _known_keys(files: Files, column: str, values: Any) -> tuple[pa.Array, froze
     if found is None:
         return None
     names = (piece.name for piece in files.pieces)
-    return found, frozenset(mark(name, state) for name, state in zip(names, states, strict=True) if state is not None)
+    marks = (mark(name, state) for name, state in zip(names, states, strict=True) if state is not None)
+    return _KnownKeys(*found, frozenset(marks))
 
 
 def _kind(held: Held, column: str) -> ColumnType | None:
@@ -254,8 +281,10 @@ def _kind(held: Held, column: str) -> ColumnType | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _those_in(held: Held, kind: ColumnType, values: Any) -> pa.Array | None:
-    """The values that the index knows; None where of some no hash decides."""
+def _those_in(held: Held, kind: ColumnType, values: Any) -> tuple[pa.Array, float] | None:
+    """The values that the index knows, and the share of row groups that they are in; None where of some no hash
+    decides.
+    """
     import pyarrow as pa
 
     if isinstance(values, pa.ChunkedArray):
@@ -265,8 +294,9 @@ def _those_in(held: Held, kind: ColumnType, values: Any) -> pa.Array | None:
     if undecided.any():
         return None
     hit = np.zeros(len(values), dtype=np.bool_)
-    hit[owners[held.find(hashes).owners]] = True
-    return values.filter(pa.array(hit))
+    hits = held.find(hashes)
+    hit[owners[hits.owners]] = True
+    return values.filter(pa.array(hit)), len(np.unique(hits.codes)) / max(int(held.coverage.groups.sum()), 1)
 
 
 def _some(count: int, most: int) -> list[int]:

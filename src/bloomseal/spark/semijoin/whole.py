@@ -22,22 +22,28 @@ if TYPE_CHECKING:
     from ..request import Request
     from ..source.options import SourceOptions
 
-__all__ = ["whole_table"]
+__all__ = ["is_bridged", "whole_table"]
 
 _TASK_BYTES: Final = 128 * 1024 * 1024
 
 
+def is_bridged(request: Request) -> bool:
+    """Whether the session has a key bridge that can do what the policy and options ask of a table without a log."""
+    settings, tree = request.settings, request.tree
+    bridged = request.spark.conf.get("bloomseal.kms", None) == settings.kms
+    if (table := settings.table) is None or not bridged or not _bridge_opens(settings, table):
+        return False
+    return tree.rules is None and len(settings.paths) == 1
+
+
 def whole_table(request: Request, schema: StructType, where: Column | str | None) -> DataFrame | None:
-    """These columns of all rows, of a table without a log, for which a condition holds; None where the session has no
-    key bridge, the bridge could not do what the policy or an option asks for, or Spark's reader finds other files in
-    the table's folder, or has other types for them: it reads nanoseconds and half floats in other ways or not at all.
-    Before it opens a file, the bridge holds the columns that it reads against the policy (`java/Pins.java`).
+    """These columns of all rows for which a condition holds; None where the bridge can't read the table, or Spark's
+    reader finds other files in the table's folder, or has other types for them: it reads nanoseconds and half floats in
+    other ways or not at all. Before it opens a file, the bridge holds the columns that it reads against the policy
+    (`java/Pins.java`).
     """
     spark, settings, tree = request.spark, request.settings, request.tree
-    bridged = spark.conf.get("bloomseal.kms", None) == settings.kms
-    if (table := settings.table) is None or not bridged or not _bridge_opens(settings, table):
-        return None
-    if tree.rules is not None or len(settings.paths) > 1:
+    if (table := settings.table) is None or not is_bridged(request):
         return None
     # A session that leaves out what can't be read would answer without a word.
     strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
