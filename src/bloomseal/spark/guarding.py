@@ -16,7 +16,7 @@ from ..core.columns import in_tables
 from ..core.encryption import Algorithm
 from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
-from .given import ACCESS, CRYPTO_FACTORY
+from .given import ACCESS, CRYPTO_FACTORY, refuse_signers
 from .jar import BATCH_COMMITS, KMS_CLIENT, STREAM_COMMITS
 from .listing import qualified, split_uri
 from .settings import options
@@ -88,7 +88,11 @@ def table_place(table: TablePolicy, folder: str | None, *, pinned: bool = False)
     Args:
         folder: the table's, as a URI; None where it is not known.
         pinned: for a read that holds each column to the master keys that the policy names.
+
+    Raises:
+        UnsupportedError: as `refuse_signers`.
     """
+    refuse_signers((table,))
     prefix = None
     if table.aad_prefix is not None:
         prefix = [

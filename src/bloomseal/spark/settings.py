@@ -14,7 +14,7 @@ from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy, table_policy
 from ..table.hive import check_partitioning
-from .given import CRYPTO_FACTORY, refuse_secrets
+from .given import CRYPTO_FACTORY, refuse_secrets, refuse_signers
 from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ def options(
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
-        UnsupportedError: something that Spark's own writer can't do, such as a filter on a column whose name has a dot.
+        UnsupportedError: something that Spark's own writer can't do, such as a filter on a column whose name has a dot,
+            or signatures.
         PolicyError: no such table, or an unusable policy.
     """
     chosen = table_policy(policy, table)
+    refuse_signers((chosen,))
     found = {
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
         "parquet.encryption.kms.client.class": KMS_CLIENT,
