@@ -60,8 +60,12 @@ def wrapped_by(old: bytes, new: bytes) -> Change:
 
 @pytest.fixture
 def table(vectors: Path, ring: bs.Keyring, tmp_path: Path) -> Path:
+    return rewrapped(vectors / "tables" / "people16", ring, tmp_path)
+
+
+def rewrapped(table: Path, ring: bs.Keyring, folder: Path) -> Path:
     """A table whose KEKs are all under version 2."""
-    place = Path(shutil.copytree(vectors / "tables" / "people16", tmp_path / "people16"))
+    place = Path(shutil.copytree(table, folder / table.name))
     for path in of_table(place):
         if "encryption-keys" in json.loads(path.read_text()):
             change(path, wrapped_by(master(ring, 1), master(ring, 2)))
@@ -81,6 +85,16 @@ def test_yes_where_everything_was_seen(table: Path, ring: bs.Keyring) -> None:
     assert any("only a catalog knows" in one and "4 files with 1 KEK" in one for one in answer.not_looked_at)
     assert asked(table, ring, "2").answer == "no"
     assert asked(table, ring, None).answer == "no"
+
+
+@pytest.mark.parametrize("name", ["avro16", "dv16", "eqdel16", "parts16"])
+def test_yes_of_tables_with_other_files(vectors: Path, ring: bs.Keyring, tmp_path: Path, name: str) -> None:
+    place = rewrapped(vectors / "tables" / name, ring, tmp_path)
+    answer = asked(place, ring)
+    assert answer.answer == "yes", answer.reasons
+    assert asked(vectors / "tables" / name, ring).answer == "no"
+    next(path for path in place.rglob("*") if path.suffix in (".avro", ".puffin", ".parquet")).unlink()
+    assert asked(place, ring).answer == "unknown"
 
 
 def test_a_disabled_version_is_tried_too(table: Path, ring: bs.Keyring, vectors: Path) -> None:
