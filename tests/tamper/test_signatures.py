@@ -123,7 +123,8 @@ def table(kept: Table, tmp_path: Path) -> Table:
 
 def test_what_its_author_signed_is_read(table: Table) -> None:
     assert bs.read_table(table.root, policy=table.policy()).num_rows == 60
-    assert bs.verify(table.root, policy=table.policy())
+    with bs.open_file(table.file, policy=table.policy()) as file:
+        assert file.verify().signed_by == "author"
     assert table.kms.asked > 0
 
 
@@ -238,6 +239,25 @@ def test_what_changes_a_file_signs_it_again(table: Table) -> None:
     (file,) = table.file.parent.glob("*.parquet")
     assert digest(file)[:32] in table.signature.name
     assert bs.read_table(table.root, policy=table.policy()).num_rows == 66
+
+
+def test_files_that_are_there_are_signed_by_who_has_looked_into_them(table: Table) -> None:
+    from bloomseal.rotation.sign import Sign
+
+    policy = table.policy(table.author)
+    assert bs.rotation.rotate(table.root, Sign(policy)).counts == {"nothing to do": 1}
+    copy(table, "forged")
+    with pytest.raises(bs.PolicyError, match="no key to sign"):
+        bs.rotation.rotate(table.root, Sign(table.policy()))
+    assert bs.rotation.plan(table.root, Sign(policy)).files[0].action == "sign"
+    data = bytearray(table.file.read_bytes())
+    data[100] ^= 1
+    table.file.write_bytes(data)
+    assert not bs.rotation.rotate(table.root, Sign(policy), restart=True).ok
+    data[100] ^= 1
+    table.file.write_bytes(data)
+    assert bs.rotation.rotate(table.root, Sign(policy), restart=True).counts == {"signed": 1}
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 60
 
 
 def test_an_orc_file_is_refused(table: Table) -> None:

@@ -47,13 +47,14 @@ _COMMANDS: Final = {
     "rewrap": "Wrap data keys anew: another master key, or its current version.",
     "rekey": "Seal files again under fresh data keys.",
     "repair": "Seal the filters that lie in clear on encrypted columns of ORC files.",
+    "sign": "Sign the files of a table that none of its signers has signed.",
     "evidence": "Make the bundle that an auditor takes away, sign it, and verify one.",
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
     "doctor": "Check versions, extras, keys, the policy, and a table against it.",
     "demo": "Write, look up, compare and attack a million made-up people.",
 }
 _HOMES: Final = {
-    **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate"),
+    **dict.fromkeys(("rewrap", "rekey", "repair", "seal", "sign", "unseal"), "rotate"),
     **dict.fromkeys(("attach", "advise"), "filters"),
     **dict.fromkeys(("head", "count"), "read"),
     "verify": "show",

@@ -39,6 +39,7 @@ class VerifyReport(ShownInNotebooks):
             deny values of their own.
         filters_true: filters that hold every value of their column chunk; 0 where that was not asked.
         filters_unasked: filters that could not be held against their values, and why.
+        signed_by: which of the table's signers has signed the file; None where nobody has to.
         notes: what is lawful but worth knowing, such as a filter in clear on an encrypted column.
     """
 
@@ -51,6 +52,7 @@ class VerifyReport(ShownInNotebooks):
     notes: list[str] = field(default_factory=list)
     filters_true: int = 0
     filters_unasked: list[str] = field(default_factory=list)
+    signed_by: str | None = None
 
     def failed(self, error: BloomsealError) -> None:
         """Note a failure, without its traceback: that would keep the bytes of every chunk that failed."""
@@ -96,6 +98,7 @@ class VerifyReport(ShownInNotebooks):
             "inaccessible": self.inaccessible,
             "failures": [error.to_dict() for error in self.failures],
             "notes": self.notes,
+            "signed_by": self.signed_by,
             "filters_true": self.filters_true,
             "filters_unasked": self.filters_unasked,
         }

@@ -160,24 +160,23 @@ class TailSigner:
         self._signers, self._path = signers, signers.path(ref)
         self.name, self._own = signers.own
 
-    def statement(self, seen: Peek) -> Statement:
-        """What is signed of a file."""
-        return Statement.of(seen, self._signers.table, self._path)
-
     def __call__(self, source: Source) -> tuple[str, bytes]:
         """The digest of the tail, and the envelope.
 
         Raises:
             KeyAccessError: the KMS refuses, or makes a signature that does not verify.
         """
-        seen = peek(source)
-        statement = self.statement(seen)
+        return self.seal(peek(source), source.name)
+
+    def seal(self, seen: Peek, name: str) -> tuple[str, bytes]:
+        """As `__call__`, of a file of this name whose end was read."""
+        statement = Statement.of(seen, self._signers.table, self._path)
         keys = self._signers.public_keys[self.name]
         made = envelope(
             statement.to_bytes(), [(key, _one_form(key, by)) for key, by in zip(keys, self._own, strict=True)]
         )
         if judge(made, statement, {self.name: keys}).signer is None:
-            raise KeyAccessError("the signature that was made does not verify", file=source.name)
+            raise KeyAccessError("the signature that was made does not verify", file=name)
         return seen.tail.digest, made
 
 

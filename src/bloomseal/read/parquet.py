@@ -274,9 +274,13 @@ class ParquetFile(SealedFile):
         """Open every module that the keys can open; with `filters` ask each filter for all values of its column
         chunk.
         """
+        from ..core.parquet.footer import peek
         from ..format.verify import verify_walk  # look-ups need not load this
 
-        return verify_walk(self._walk, filters=filters)
+        report = verify_walk(self._walk, filters=filters)
+        if self._decryption is not None and self._decryption.signers is not None:
+            report.signed_by = self._decryption.signers.judge(peek(self.source), self.source.ref).signer
+        return report
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""

@@ -22,6 +22,7 @@ class Status(StrEnum):
     SEALED = "sealed"
     UNSEALED = "unsealed"
     ERASED = "erased"
+    SIGNED = "signed"
     REMOVED = "removed"
     DUE = "to be erased"
     PARTLY = "done in part"

@@ -17,6 +17,7 @@ from ...policy import TablePolicy
 from ...rotation import Rekey, Repair, Reseal, Rewrap, Seal, Unseal, plan, rotate
 from ...rotation.job import Job
 from ...rotation.outcome import RotationReport, Status
+from ...rotation.sign import Sign
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec
 from ..arguments.keys import KeyOptions
@@ -26,7 +27,7 @@ from ..arguments.sealing import ResealingOptions, SealingOptions, filter_option
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, progress, remark, show
 
-__all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
+__all__ = ["rekey", "repair", "rewrap", "seal", "sign", "unseal"]
 
 
 @dataclass
@@ -355,6 +356,21 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
       bloomseal unseal tables/customers --keyring keys.json --output plain/
     """
     return run.carry_out(Unseal(_decryption(opening, run.paths), output, in_place))
+
+
+@click.command(cls=Command, first=("--policy", "--table", "--dry-run"))
+@_run_options
+@options(OpeningOptions, "opening")
+def sign(run: RunOptions, opening: OpeningOptions) -> int:
+    """Sign the files at PATH that none of the table's signers has signed, with the key that BLOOMSEAL_SIGNER names.
+
+    Each file is opened and verified first, whoever has put it there: who signs answers for what is in it.
+
+    \b
+    Example:
+      BLOOMSEAL_SIGNER=keyring:officer.json#officer bloomseal sign tables/customers --policy policy.toml
+    """
+    return run.carry_out(Sign(_decryption(opening, run.paths)))
 
 
 def _decryption(opening: OpeningOptions, paths: Sequence[str]) -> DecryptionSpec | TablePolicy:
