@@ -1,4 +1,4 @@
-"""Attack: a length in a manifest leads out of its block, to whatever else is in the memory of the process."""
+"""Attack: a length in a manifest leads out of its block."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_tables_of_every_type_are_read(tmp_path: Path, parts: tuple[str, ...]) -
 
 
 def test_a_list_in_clear_that_leaves_its_block(tmp_path: Path) -> None:
-    """Plaintext tables are decoded by the same library."""
+    """Of a table that nobody has sealed."""
     made = table(tmp_path, ())
     place = Path(made.current_snapshot().manifest_list.removeprefix("file://"))
     data = place.read_bytes()

@@ -65,7 +65,7 @@ def _size(schema: Any, logical: str | None, above: tuple[int, ...]) -> int:
     if logical == "decimal":
         from pyiceberg.utils.decimal import decimal_required_bytes
 
-        # Elsewhere one might be skipped, and then is taken for bytes.
+        # Nowhere else do Iceberg's files have decimals.
         if above[:2] != _PARTITION or decimal_required_bytes(schema["precision"]) != size:
             raise ValueError
     return size
