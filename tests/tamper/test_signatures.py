@@ -15,6 +15,8 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.parquet.layout import read_tail
 from bloomseal.core.storage.source import Source
+from bloomseal.index.folder import IndexFolder
+from bloomseal.index.manifest import FACTS
 from bloomseal.policy import TablePolicy
 from keytools.test_signers import Signing
 
@@ -268,6 +270,51 @@ def test_an_orc_file_is_refused(table: Table) -> None:
     orc.write_table(ROWS, table.root / "day=1/a.orc")
     with pytest.raises(bs.PolicyError, match="ORC"):
         bs.read_table(table.root / "day=1/a.orc", policy=table.policy())
+
+
+INDEXED = {"columns": {"ssn": {"key": "pii", "filter": True, "index": True}}}
+
+
+def test_an_index_that_none_of_the_signers_made_rules_nothing_out(table: Table) -> None:
+    """Whoever may wrap keys for the table could else have an index of his own say that a value is nowhere."""
+    forger = replace(table.policy(**INDEXED), signers={}, signer=None)
+    bs.open_table(table.root, policy=forger).index("ssn").build()
+    folder = IndexFolder(str(table.root), "ssn", forger)
+    manifest = folder.load()
+    assert manifest is not None
+    moved = [base + 1 for base in manifest.facts["base"].to_pylist()]
+    column = FACTS.get_field_index("base")
+    facts = manifest.facts.set_column(column, FACTS.field("base"), pa.array(moved, pa.int64()))
+    runs = tuple(replace(run, places=run.places + 1) for run in manifest.runs)
+    folder.write_manifest(replace(manifest, facts=facts, runs=runs))
+    assert bs.open_table(table.root, policy=forger).read(where="ssn = '005-45-6789'").num_rows == 0
+    before = table.kms.asked
+    with pytest.warns(bs.BloomsealWarning, match="nobody signed"):
+        found = bs.open_table(table.root, policy=table.policy(**INDEXED)).read(where="ssn = '005-45-6789'")
+    assert found.num_rows == 1
+    assert table.kms.asked <= before + 2  # the data file's
+    with pytest.raises(bs.PolicyError, match="nobody signed"):
+        bs.open_table(table.root, policy=table.policy(table.author, **INDEXED)).index("ssn").update()
+
+
+def test_an_index_of_a_signed_table_is_signed(table: Table) -> None:
+    policy = table.policy(table.author, **INDEXED)
+    with pytest.raises(bs.PolicyError, match="no key to sign with"):
+        bs.open_table(table.root, policy=table.policy(**INDEXED)).index("ssn").build()
+    bs.open_table(table.root, policy=policy).index("ssn").build()
+    reader = bs.open_table(table.root, policy=table.policy(**INDEXED), use_index="require")
+    assert reader.read(where="ssn = '005-45-6789'").num_rows == 1
+    ring = bs.Keyring(table.home / "keys.json")
+    ring.rotate("pii")
+    table = replace(table, kms=Counted(ring))
+    policy = table.policy(table.author, **INDEXED)
+    done = bs.rotation.rotate(table.root, bs.rotation.Rewrap(policy))
+    assert {str(one.status) for one in done.files} <= {"rewrapped", "nothing to do"}, done.files
+    assert bs.open_table(table.root, policy=policy).index("ssn").update().covered == 1
+    reader = bs.open_table(table.root, policy=table.policy(**INDEXED), use_index="require")
+    assert reader.read(where="ssn = '005-45-6789'").num_rows == 1
+    bs.open_table(table.root, policy=policy).index("ssn").drop()
+    assert not (table.root / "_bloomseal_index").exists()
 
 
 MUTANTS = ("file", "tail", "envelope", "payload", "signature", "cut", "longer", "name", "exchanged")

@@ -24,7 +24,7 @@ from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.places import open_source
 from .facts.sameness import state_at
 from .manifest import FileState, IndexRun, Manifest, Shard
-from .place import MANIFEST, IndexPlace, folder_name
+from .place import MANIFEST, IndexPlace, folder_name, is_signed
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -89,6 +89,10 @@ class IndexFolder(IndexPlace):
                 made = Manifest.from_values(leaf_of(file.read()).to_pylist())
                 if file.leaves.leaves[0].path != made.path or self.name != folder_name(made.column):
                     raise IntegrityError("the manifest is that of another column's index", file=file.path)
+                spec = decryption_for(self.decryption, self.ref(name))
+                if spec and spec.signers and not all(shard.keys for run in made.runs for shard in run.shards):
+                    # Whoever may wrap keys could put a run of his own in the place of one that the KMS opens.
+                    raise PolicyError("an index whose runs are not pinned", file=file.path, hint="index rebuild")
                 return made
         except MissingFileError:
             return None
@@ -112,7 +116,9 @@ class IndexFolder(IndexPlace):
                 data.
         """
         ref = self.ref(name)
-        decryption = unsigned(decryption_for(self.decryption, ref))  # its manifest is sealed, and says what is its
+        decryption = decryption_for(self.decryption, ref)
+        if not is_signed(ref):
+            decryption = unsigned(decryption)
         if keys and decryption is not None:
             columns = {column: key for column, key in keys.items() if column}
             decryption = replace(decryption, keys=ExplicitKeys(keys.get(""), columns))
@@ -261,6 +267,7 @@ def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSp
             "the column is in plaintext, and so has no index", column=column, hint="a key for it, or complete=True"
         )
     keys = None if name is None else {name: given[name]}
+    signers = spec.signers if is_signed(ref) else None
     return replace(
-        spec, column_keys=keys, plaintext_footer=False, complete=False, algorithm=Algorithm.AES_GCM_V1, signers=None
+        spec, column_keys=keys, plaintext_footer=False, complete=False, algorithm=Algorithm.AES_GCM_V1, signers=signers
     )

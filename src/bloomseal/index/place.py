@@ -27,7 +27,7 @@ from ..storage.versions import version_at, versions_below
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["MANIFEST", "IndexPlace", "columns_in", "folder_name"]
+__all__ = ["MANIFEST", "IndexPlace", "columns_in", "folder_name", "is_signed"]
 
 MANIFEST: Final = "manifest.parquet"
 _LONGEST: Final = 150
@@ -53,6 +53,13 @@ def folder_name(column: str) -> str:
     """What the folder of a column's index is called: its name tells the column unless that is too long."""
     name = quote(column, safe=" ")
     return name if len(name) <= _LONGEST and name[0] != "." else hashlib.sha256(column.encode()).hexdigest()
+
+
+def is_signed(ref: FileRef) -> bool:
+    """Whether a file of an index is signed where the table's files are: the manifest, which pins all others by their
+    keys. Tasks that write those hold no key to sign with.
+    """
+    return posixpath.basename(ref.path) == MANIFEST
 
 
 class IndexPlace:

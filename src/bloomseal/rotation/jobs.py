@@ -16,9 +16,12 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..core.text import counted
 from ..format.opening import open_footer
+from ..index.place import is_signed
 from ..keytools.material.store import MaterialStore
+from ..keytools.signers import unsigned
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
+from ..storage.discovery.kinds import is_of_index
 from ..storage.formats import Format
 from ..storage.places import open_source
 from ..write.convert import ConversionReport, convert
@@ -81,8 +84,12 @@ class Rewrap(Job):
         target = target_of(self.decryption, self.master_keys)
         self._rewrapper = Rewrapper(self.decryption.keys, target, check_keys=self.check_keys)
 
+    def _spec(self, file: DataFile) -> DecryptionSpec:
+        spec = decryption_for(self.decryption, file.ref)
+        return spec if is_signed(file.ref) or not is_of_index(file.relative) else unsigned(spec)
+
     def plan(self, file: DataFile) -> FilePlan:
-        report = rewrap_file(file.ref, decryption_for(self.decryption, file.ref), self._rewrapper, dry_run=True)
+        report = rewrap_file(file.ref, self._spec(file), self._rewrapper, dry_run=True)
         if not report.keys:
             why = None if report.left else "every key is under the right version already"
             return FilePlan(file.name, "none", why, file.size, left=report.left, unreferenced=report.unreferenced)
@@ -99,7 +106,7 @@ class Rewrap(Job):
         )
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
-        report = rewrap_file(file.ref, decryption_for(self.decryption, file.ref), self._rewrapper)
+        report = rewrap_file(file.ref, self._spec(file), self._rewrapper)
         if report.keys:
             self._indexes.touch(file.ref)
         told = report.to_dict()
