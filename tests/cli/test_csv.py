@@ -120,6 +120,12 @@ def test_names_tell_delimiter_and_compression(run: Run, name: str) -> None:
     assert pq.read_table("out.parquet").to_pylist() == [{"a": 1, "b": "x\n,y"}]
 
 
+def test_another_delimiter_is_proposed(run: Run) -> None:
+    Path("in.csv").write_text("id;name\n1;2,5\n")
+    done = run("write", "in.csv", "out.parquet", "--plaintext")
+    assert (done.code, "--delimiter ';'" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("delimiter", ["", ";;", '"', "é", "\n"])
 def test_what_is_no_delimiter(run: Run, delimiter: str) -> None:
     assert run("write", "people.csv", "out.parquet", "--plaintext", "--delimiter", delimiter).code == 2

@@ -95,10 +95,9 @@ def cli() -> None:
 
     \b
     Examples:
-      bloomseal keyring create --keyring keys.json footer pii
-      bloomseal write people.csv people.parquet --keyring keys.json \\
-          --footer-key footer --column-key ssn=pii --bloom-filter ssn
-      bloomseal probe people.parquet ssn 078-05-1120 --keyring keys.json
+      bloomseal policy init customers
+      bloomseal seal customers --policy policy.toml
+      bloomseal read customers --policy policy.toml --where "email = 'x@example.com'"
     """
 
 

@@ -88,6 +88,8 @@ class CsvReader:
         blocks = self._source.blocks()
         _, begin = next(blocks, (1, b""))
         names, begin, line = _header(begin, self._delimiter)
+        if len(names) == 1 and (found := set(names[0]) & set(";\t|")):  # as spreadsheets of many countries write it
+            raise bad_line("csv", 1, "its header is one name only", f"--delimiter {found.pop()!r}, or another name")
         rows, rest = _Rows(names, self._delimiter, self._types), b""
         for first, block in itertools.chain([(line, begin)], blocks):
             data, line = rest + block, first - lines_in(rest)

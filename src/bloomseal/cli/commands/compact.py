@@ -12,7 +12,7 @@ from ...table.open import open_table
 from ..arguments.opening import OpeningOptions
 from ..arguments.options import argument, option, options
 from ..command import PATH, Command, CommandState
-from ..render import answer, print_json, progress
+from ..render import answer, print_json, progress, remark
 
 __all__ = ["compact"]
 
@@ -73,4 +73,6 @@ def compact(compacting: _Compacting) -> int:
     else:
         made = [{**one, "files": len(one["files"])} for one in report.files]
         answer({**told, "files": made}, title=f"compact: {len(made)} new files" + " (dry run)" * report.dry_run)
+        if not made and report.ok:
+            remark("no two small files of a folder agree in schema and keys")
     return 0 if report.ok else 1
