@@ -149,6 +149,19 @@ def test_no_yes_where_something_was_not_seen(table: Path, ring: bs.Keyring, numb
     assert answer.answer == "unknown", (attack, answer.reasons)
 
 
+def test_keks_without_end(table: Path, ring: bs.Keyring) -> None:
+    """Attack: the KMS is to be asked about as many as fit into the metadata."""
+
+    def attack(document: Any) -> None:
+        kek = key_of(document, "kek")
+        document["encryption-keys"] += [{**kek, "key-id": f"{number}"} for number in range(1001)]
+
+    change(of_table(table)[-1], attack)
+    answer = asked(table, ring)
+    assert answer.answer == "unknown"
+    assert "the limit is 1000" in " ".join(answer.doubts)
+
+
 def test_a_kek_is_not_hidden_by_names(vectors: Path, table: Path, ring: bs.Keyring) -> None:
     path = of_table(table)[-1]
     change(path, wrapped_by(master(ring, 2), master(ring, 1)))

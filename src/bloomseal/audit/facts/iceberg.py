@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from ...core.errors import BloomsealError
@@ -27,6 +28,8 @@ __all__ = ["SEALED_ENDINGS", "EncryptedTable", "TableFlaw", "TableKek", "look_at
 SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
 """Of files that are AGS1 streams in an encrypted table; Parquet files are looked at one by one, as everywhere."""
 _NAMES: Final = ("key-id", "encrypted-by-id")
+_MOST_KEKS: Final = 1_000
+"""Of a table. Iceberg makes one in two years."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -128,6 +131,9 @@ class _TableLook:
             self._digests[path] = hashlib.sha256(data).hexdigest()
             for kek in _keks(path, self._documents[path]):
                 self._keks.setdefault((kek.id, kek.master_key, kek.wrapped), kek)
+        if len(self._keks) > _MOST_KEKS:  # the KMS is asked about each
+            self._unseen.append(f"{self._folder.path}: {counted(len(self._keks), 'KEK')}; the limit is {_MOST_KEKS}")
+            self._keks = dict(islice(self._keks.items(), _MOST_KEKS))
 
     @property
     def claimed(self) -> bool:

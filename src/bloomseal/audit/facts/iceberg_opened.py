@@ -69,7 +69,7 @@ class _Opening:
             spec = replace(self._spec, encryption_key=master or "?", min_sequence_number=None, metadata_hash=None)
             ref = FileRef(path, self._table.folder.filesystem)
             for snapshot, place in snapshots:
-                if self._older(ref, spec, snapshot, place, current=not number):
+                if place not in lists and self._older(ref, spec, snapshot, place, current=not number):
                     lists.add(place)
         self._found.versions = len(lists)
         self._found.problems += [what for place, what in self._closed.items() if place not in lists]
