@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..core.cached import cached_property
 from ..core.errors import Hint, UnsupportedError
 from ..core.exclusion import Exclusion
+from ..core.forked import new_lock
 from ..core.parquet.belief import believed_filter
 from ..core.parquet.keys_at_hand import need_verified
 from ..core.parquet.layout import FileMeta
@@ -58,6 +58,7 @@ class ParquetFile(SealedFile):
         self._footer = footer
         self._walk = Walk(source, footer, keys)
         self._deletes: Callable[[ParquetFile], DeletionVector] | None = None
+        self._deleted: DeletionVector | None = None
         self._not_clear: set[int] = set()  # leaves that were held against the expectation in every row group
 
     @property
@@ -80,12 +81,17 @@ class ParquetFile(SealedFile):
         Args:
             deletes: tells which those are, once rows are asked for.
         """
-        self._deletes = deletes
+        self._deletes, self._deleting = deletes, new_lock()
 
-    @cached_property
+    @property
     def deleted(self) -> DeletionVector | None:
-        """The rows that `leave_out` leaves out."""
-        return None if self._deletes is None else self._deletes(self)
+        """The rows that `leave_out` leaves out. Worked out once, however many threads read the file."""
+        if self._deletes is None:
+            return None
+        with self._deleting:
+            if self._deleted is None:
+                self._deleted = self._deletes(self)
+            return self._deleted
 
     @property
     def walk(self) -> Walk:

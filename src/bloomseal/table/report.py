@@ -101,7 +101,9 @@ class TableVerifyReport(ShownInNotebooks):
 def verify_files(parts: TableParts, threads: int | None, *, filters: bool = False) -> TableVerifyReport:
     """Verify each file, and what says which of its rows were deleted; see `SealedTable.verify`."""
     snapshot, count = parts.snapshot, len(parts.files)
-    deletes = [] if snapshot is None else [one for one in snapshot.deletes if one.kind is not DeleteKind.VECTOR]
+    deletes = (
+        [] if snapshot is None or not count else [one for one in snapshot.deletes if one.kind is not DeleteKind.VECTOR]
+    )
     paths = [*(found.ref.path for found in parts.files), *(one.file.path for one in deletes)]
 
     def one(number: int) -> VerifyReport | BloomsealError:

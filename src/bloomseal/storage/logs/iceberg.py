@@ -23,7 +23,7 @@ from ..formats import METADATA_ENDINGS
 from .ags1 import is_sealed
 from .iceberg_deletes import DATA, DeleteIndex, ManifestRow, format_of, rows_of_manifest
 from .iceberg_held import Names, look_for_values
-from .iceberg_keys import MASTER_KEY
+from .iceberg_keys import MASTER_KEY, IcebergFileKey
 from .iceberg_metadata import NUMBER, below, in_its_folder, load, names_of, newest_metadata, read_metadata
 from .snapshot import History, LiveFile, Naming, Snapshot, in_table, opened, told_apart
 
@@ -173,16 +173,16 @@ class IcebergLog:
         for header, rows in self._manifest_rows():
             partitioned = self._partitioned_by(header, rows, schema)
             for row in rows:
-                live, kind = self._live(row.file), format_of(row.file)
+                live = self._live(row.file, {name: row.file.partition[place] for place, name in partitioned.items()})
+                kind = format_of(row.file)
                 if row.file.content != DATA:
                     deletes.add(row, live, None if kind == "PARQUET" else self._length(live))
                 elif kind != "PARQUET":
                     raise UnsupportedError("an Iceberg table with data that are not Parquet", file=live.path)
                 else:
-                    partition = {name: row.file.partition[place] for place, name in partitioned.items()}
-                    data.append((row, replace(live, partition=partition)))
+                    data.append((row, live))
         deletes.check({live.name: live for _, live in data}, self._at)
-        files = (replace(live, deletes=deletes.of(row)) for row, live in data)
+        files = (replace(live, deletes=found) if (found := deletes.of(row)) else live for row, live in data)
         return Snapshot(
             self._snapshot_id,
             schema.as_arrow(),
@@ -211,8 +211,11 @@ class IcebergLog:
     def _rows_of(self, manifest: Any) -> tuple[dict[str, str], list[ManifestRow]]:
         return rows_of_manifest(manifest, self._table.io.new_input(manifest.manifest_path))
 
-    def _live(self, file: Any) -> LiveFile:
-        return LiveFile(self._path(file), told=self._told(file), name=file.file_path)
+    def _live(self, file: Any, partition: Mapping[str, Any]) -> LiveFile:
+        return LiveFile(self._path(file), partition, self._told(file), self._key(file), file.file_path)
+
+    def _key(self, file: Any) -> IcebergFileKey | None:  # noqa: ARG002
+        return None
 
     def _length(self, live: LiveFile) -> int | None:  # noqa: ARG002
         """Of the stream that a file is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.decryption import IcebergSpec
@@ -145,9 +145,6 @@ class EncryptedIcebergLog(IcebergLog):
 
     def _mapped(self) -> None:
         """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
-
-    def _live(self, file: Any) -> LiveFile:
-        return replace(super()._live(file), key=self._key(file))
 
     def _length(self, live: LiveFile) -> int | None:
         return None if live.key is None else self._told_length(live.path, live.key, None)

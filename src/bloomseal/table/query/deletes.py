@@ -72,6 +72,7 @@ class DeleteReader:
         with self._lock:
             if (found := self._places.get(one.file.path)) is None:
                 found = self._places[one.file.path] = self._read_positions(parts, one)
+                self._records += one.records
             return found
 
     def _equality(self, parts: TableParts, one: DeleteFile) -> pa.Table:
@@ -79,12 +80,13 @@ class DeleteReader:
         with self._lock:
             if (found := self._values.get(one.file.path)) is None:
                 found = self._values[one.file.path] = self._read_values(parts, one)
+                self._records += one.records
             return found
 
     def _read_positions(self, parts: TableParts, one: DeleteFile) -> dict[str, I64]:
         found: dict[str, list[I64]] = {}
         with parts.open_deletes(one) as file:
-            self._count(file, one)
+            self._need_records(file, one)
             plan = file.plan(["file_path", "pos"])
             if (kind := plan.empty.schema.field("pos").type) != pa.int64():
                 raise FormatError(f"positions of type {kind}", column="pos")
@@ -105,7 +107,7 @@ class DeleteReader:
 
     def _read_values(self, parts: TableParts, one: DeleteFile) -> pa.Table:
         with parts.open_deletes(one) as file:
-            self._count(file, one)
+            self._need_records(file, one)
             parts.need_names(file)
             if lacking := [name for name in one.columns if not file.has(name)]:
                 raise FormatError("equality deletes without a column that they compare", column=lacking[0])
@@ -114,13 +116,17 @@ class DeleteReader:
         _need_types(rows.schema, schema)
         return conform(rows, schema, {}, one.file.path)
 
-    def _count(self, file: SealedFile, one: DeleteFile) -> None:
-        """Before the rows of a delete file are read."""
+    def _need_records(self, file: SealedFile, one: DeleteFile) -> None:
+        """Before the rows of a delete file are read.
+
+        Raises:
+            FormatError: they are not as many as the manifest says.
+            UnsupportedError: with those that were read before, they are too many.
+        """
         file.need_verified("read of deletes")
         if file.num_rows != one.records:
             raise FormatError(f"a delete file of {file.num_rows} rows, of which the manifest says {one.records}")
-        self._records += one.records
-        if self._records > MAX_DELETE_RECORDS:
+        if self._records + one.records > MAX_DELETE_RECORDS:
             raise UnsupportedError(f"more than {MAX_DELETE_RECORDS} rows of delete files", hint=_REWRITE)
 
 
