@@ -74,6 +74,32 @@ def test_who_writes_cannot_read_and_who_reads_can(
     assert bs.read_table(file, policy=writer) == ROWS
 
 
+def test_a_keyring_without_the_private_key_keeps_nobody_from_writing(
+    tmp_path: Path, ring: bs.Keyring, writer: Path, reader: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = bs.Keyring(tmp_path / "other.json", create=True)
+    other.create("footer")
+    ring.add_copy(exported(other, tmp_path, "footer", ring.recipient("pii")))
+    monkeypatch.setenv("BLOOMSEAL_KEYRING", str(other.path))
+    text = policy(tmp_path / "mixed.toml", ring.recipient("pii"), kms="keyring:other.json").read_text()
+    mixed = tmp_path / "mixed.toml"
+    mixed.write_text(text.replace('footer_key = "pii"', 'footer_key = "footer"'))
+    for tables in (writer, mixed):
+        for _ in range(2):  # a file that is replaced is checked first
+            bs.write_table(ROWS, tmp_path / "a.parquet", policy=tables)
+    with pytest.raises(KmsAccessError, match="no master key"):
+        bs.read_table(tmp_path / "a.parquet", policy=mixed)
+    assert bs.read_table(tmp_path / "a.parquet", policy=mixed, columns=["n"]).num_rows == 3
+    reading = tmp_path / "both.toml"
+    reading.write_text(mixed.read_text().replace("other.json", "reader.json"))
+    assert bs.read_table(tmp_path / "a.parquet", policy=reading) == ROWS
+
+
+def exported(ring: bs.Keyring, folder: Path, name: str, recipient: str) -> Path:
+    ring.export([name], folder / "copy.json", passphrase=None, recipient=recipient)
+    return folder / "copy.json"
+
+
 def test_each_file_has_a_key_encryption_key_of_its_own(tmp_path: Path, writer: Path) -> None:
     tables, wrapped = bs.Policy.load(writer), []
     for name in ("a", "b"):

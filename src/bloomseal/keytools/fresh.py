@@ -75,7 +75,12 @@ class FreshKeys:
         wrapped = material.wrapped_kek or material.wrapped_dek
 
         def load() -> bool:
-            found = self.kms.unwrap(wrapped, material.master_key)
+            try:
+                found = self.kms.unwrap(wrapped, material.master_key)
+            except KmsAccessError as error:
+                if error.problem is Problem.UNKNOWN and self.kms.writes_for_others(material.master_key):
+                    return True  # a keyring for the policy's other master keys, or for something else
+                raise
             try:
                 if material.kek_id is not None:
                     found = unwrap_locally(material.wrapped_dek, found, kek_id(material.kek_id))
