@@ -15,9 +15,12 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.parquet.layout import read_tail
 from bloomseal.core.storage.source import Source
+from bloomseal.format.opening import open_footer
 from bloomseal.index.folder import IndexFolder
 from bloomseal.index.manifest import FACTS
 from bloomseal.policy import TablePolicy
+from bloomseal.specs import decryption_for
+from bloomseal.storage.places import open_source
 from keytools.test_signers import Signing
 
 ROWS = pa.table({"ssn": [f"{i:03}-45-6789" for i in range(60)], "n": list(range(60))})
@@ -197,6 +200,16 @@ def test_without_a_policy(table: Table) -> None:
             assert bs.read_table(table.root, decryption=spec).num_rows == expected
             with pytest.raises(bs.PolicyError, match="was not said"):
                 bs.read_table(table.file, decryption=spec)
+
+
+def test_a_file_that_is_replaced_while_it_is_opened(table: Table) -> None:
+    """Its signature is gone, which is nobody's fault."""
+    policy = table.policy(table.author)
+    with open_source(table.file) as source:
+        bs.write_table(ROWS, table.file, policy=policy)
+        with pytest.raises(bs.BloomsealError, match="another file took its place") as caught:
+            open_footer(source, decryption_for(policy, source.ref))
+    assert not isinstance(caught.value, bs.PolicyError)
 
 
 def test_whoever_can_t_sign_writes_nothing(table: Table) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from .errors import PolicyError, UsageError
 from .spelling import named_options
 
-__all__ = ["DecryptionSpec", "IcebergSpec", "as_prefix"]
+__all__ = ["DecryptionSpec", "IcebergSpec", "as_prefix", "unsigned"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,14 @@ class DecryptionSpec:
 
     def __repr__(self) -> str:
         return f"<DecryptionSpec keys: {type(self.keys).__name__}>"
+
+
+Spec = TypeVar("Spec", bound=DecryptionSpec | None)
+
+
+def unsigned(spec: Spec) -> Spec:
+    """The same without signers: what opens a new file that has not been signed yet."""
+    return spec if spec is None or spec.signers is None else replace(spec, signers=None)
 
 
 def as_prefix(prefix: bytes | str | None) -> bytes | None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ..core.decryption import unsigned
 from ..core.encryption import Algorithm, SecretKey
 from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError, PolicyError, UsageError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
-from ..keytools.signers import unsigned
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from ..core.cached import cached_property
-from ..core.decryption import DecryptionSpec
-from ..core.errors import KeyAccessError, PolicyError, UsageError
+from ..core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..core.parquet.footer import Peek, peek
 from ..core.spelling import named_options
 from ..core.storage.ref import FileRef, path_in_table
 from ..core.storage.source import Source
+from ..storage.atomic import identity_at
 from ..storage.places import resolve_path
 from ..storage.signatures import SignatureBeside
 from .kms.registry import client_for
-from .signatures import Authorship, Statement, envelope, judge
+from .signatures import Authorship, SignatureFault, Statement, envelope, judge
 from .signing import FileSigner, KmsSigner, PublicKey, Signer
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "need_signed",
     "need_signer",
     "tail_signer",
-    "unsigned",
 ]
 
 SIGNER_VARIABLE: Final = "BLOOMSEAL_SIGNER"
@@ -207,14 +206,6 @@ def tail_signer(spec: Any, ref: FileRef) -> TailSigner | None:
     return None if spec is None or spec.signers is None else TailSigner(spec.signers, ref)
 
 
-Spec = TypeVar("Spec", bound=DecryptionSpec | None)
-
-
-def unsigned(spec: Spec) -> Spec:
-    """The same without signers: what opens a new file that has not been signed yet."""
-    return spec if spec is None or spec.signers is None else replace(spec, signers=None)
-
-
 def need_signed(source: Source, seen: Peek, signers: Signers) -> None:
     """Refuse a file that none of a table's signers has signed, before any key is asked for.
 
@@ -222,6 +213,9 @@ def need_signed(source: Source, seen: Peek, signers: Signers) -> None:
         PolicyError: it is unsigned, or somebody else's. UsageError: the signature can't be read.
     """
     found = signers.judge(seen, source.ref)
+    if found.fault is SignatureFault.UNSIGNED and source.fd is not None and identity_at(source.name) != source.identity:
+        # Its signature went with it.
+        raise BloomsealError("another file took its place while it was opened", file=source.name, hint="again")
     if found.signer is None:
         raise PolicyError(
             f"{found.why}, and files of table {signers.table} are read only if one of its signers has",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..core.decryption import DecryptionSpec
+from ..core.decryption import DecryptionSpec, unsigned
 from ..core.errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
@@ -18,7 +18,6 @@ from ..core.text import counted
 from ..format.opening import open_footer
 from ..index.place import is_signed
 from ..keytools.material.store import MaterialStore
-from ..keytools.signers import unsigned
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.discovery.kinds import is_of_index

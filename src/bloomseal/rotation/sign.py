@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..core.decryption import unsigned
 from ..core.errors import KeyAccessError, PolicyError
 from ..core.parquet.walk import Walk
 from ..core.storage.source import Source
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
-from ..keytools.signers import TailSigner, need_signer, unsigned
+from ..keytools.signers import TailSigner, need_signer
 from ..specs import decryption_for
 from ..storage.atomic import storage_errors
 from ..storage.places import open_source

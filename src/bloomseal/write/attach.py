@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..core.decryption import DecryptionSpec
+from ..core.decryption import DecryptionSpec, unsigned
 from ..core.encryption import ModuleCipher, ModuleType
 from ..core.errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..core.parquet.footer import plain_footer, seal_footer, sign_footer
@@ -24,7 +24,7 @@ from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
-from ..keytools.signers import tail_signer, unsigned
+from ..keytools.signers import tail_signer
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import decryption_for

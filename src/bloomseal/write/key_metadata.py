@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..core.decryption import DecryptionSpec
+from ..core.decryption import DecryptionSpec, unsigned
 from ..core.encryption import ModuleCipher
 from ..core.errors import FormatError, KeyAccessError
 from ..core.parquet.footer import Footer, seal_footer, sign_footer
@@ -18,7 +18,7 @@ from ..core.parquet.walk import Protection, Walk
 from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.opening import open_footer
-from ..keytools.signers import tail_signer, unsigned
+from ..keytools.signers import tail_signer
 from ..storage.atomic import AtomicFile, fault_point
 
 __all__ = [
