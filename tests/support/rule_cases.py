@@ -29,10 +29,12 @@ from bloomseal.core.encryption import FRAME_BYTES, SecretKey
 from bloomseal.core.keys.protocols import FileRef
 from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.core.thrift import Struct
+from bloomseal.keytools.signers import Signers
 from bloomseal.policy import ColumnPolicy, Sensitivity, TablePolicy
 from bloomseal.policy.table import IndexPolicy
 from bloomseal.write import writer
 from bloomseal.write.assemble import filter_modules
+from keytools.test_signers import Signing
 from support.jvm import java_write, key_tools
 from support.lab import (
     ROW_GROUP,
@@ -501,6 +503,41 @@ def missing_material(lab: Lab) -> Pair:
     (lab.folder / "bad" / "_KEY_MATERIAL_FOR_a.parquet.json").unlink()
     lab.signed("good/a.parquet", encryption=_external(lab))
     return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
+
+
+def _signed(lab: Lab, name: str) -> tuple[Path, TablePolicy]:
+    """A signed file in a table, and the table's policy."""
+    signing, folder = Signing(), lab.folder / name
+    signers = Signers({"author": signing.key.line}, "people", folder, signing)
+    lab.write(f"{name}/a.parquet", encryption={"signers": signers})
+    return folder, lab.policy(signers={"author": (signing.key.line,)}, root=str(folder))
+
+
+def _spoilt(lab: Lab, spoil: Callable[[Path, TablePolicy], TablePolicy | None]) -> Pair:
+    good, near = _signed(lab, "good")
+    bad, policy = _signed(lab, "bad")
+    policy = spoil(next(bad.glob("_SIGNATURE_*")), policy) or policy
+    return lab.case(bad, policy=policy), lab.case(good, policy=near)
+
+
+@pair("BS317")
+def unsigned_file(lab: Lab) -> Pair:
+    return _spoilt(lab, lambda signature, _: signature.unlink())
+
+
+@pair("BS318")
+def unknown_signer(lab: Lab) -> Pair:
+    return _spoilt(lab, lambda _, policy: replace(policy, signers={"next": (Signing().key.line,)}))
+
+
+@pair("BS319")
+def wrong_signature(lab: Lab) -> Pair:
+    return _spoilt(lab, lambda _, policy: replace(policy, name="others"))
+
+
+@pair("BS320")
+def orphaned_signature(lab: Lab) -> Pair:
+    return _spoilt(lab, lambda signature, _: signature.with_name("a.parquet").unlink())
 
 
 @pair("BS316")

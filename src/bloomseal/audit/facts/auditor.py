@@ -150,7 +150,7 @@ class Auditor:
             self.source,
             Kms(self.tools, dated=policies.dated, witness=witness),
             prefixes=lambda ref: policies.prefixes(ref) or self._prefixes,
-            access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
+            policy_of=lambda ref: policies.of(ref.path),
             filters=filters,
             visit=visit,
             of_manifests=self._of_manifests,

@@ -50,6 +50,7 @@ class Places:
     Attributes:
         files: the data files, each once, in order of their paths.
         sidecars: external key material found in the folders.
+        signatures: of files, found there too.
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
         unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be
             read.
@@ -73,6 +74,7 @@ class Places:
 
     files: list[FileRef] = field(default_factory=list)
     sidecars: list[FileRef] = field(default_factory=list)
+    signatures: list[FileRef] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     unsure: list[str] = field(default_factory=list)
@@ -173,6 +175,7 @@ def _add(ref: FileRef, places: Places, seen: _SeenFiles, history: bool) -> None:
     places.named[ref.path] = found.named
     places.gone += found.gone
     places.sidecars += found.sidecars
+    places.signatures += [one for one in found.signatures if _is_text(one.path)]
     places.missing += found.missing
     places.unknown += [_shown(str(problem)) for problem in found.problems]
     for folder, log in sorted(found.logs.items()):

@@ -20,6 +20,7 @@ from .judged import Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
 from .name_rules import check_names
 from .remedies import with_remedies
+from .signature_rules import check_signatures
 from .table_rules import check_encrypted_tables
 
 __all__ = ["check", "unclaimed_filters"]
@@ -73,6 +74,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += _check_beside(facts)
     findings += check_names(facts)
     findings += check_material(facts)
+    findings += check_signatures(facts)
     findings += check_indexes(facts)
     findings += check_encrypted_tables(facts)
     if facts.nonces is not None:

@@ -20,6 +20,7 @@ from ..places import exists, open_source, resolve_path
 from .kinds import (
     LOGS,
     MATERIAL_PREFIX,
+    SIGNATURE_PREFIX,
     FileKind,
     FoundFile,
     Listing,
@@ -262,11 +263,12 @@ class _Walk:
             self.listing.tables[parent] = TableLayout.ICEBERG
 
     def _keep(self, name: str, kind: FileKind, ref: FileRef, regular: bool) -> bool:
-        """Whether it is a file that was asked for. Key material is put aside."""
+        """Whether it is a file that was asked for. Key material and signatures are put aside."""
         last = posixpath.basename(name)
-        material = last.startswith(MATERIAL_PREFIX) and last.endswith(".json")
-        if material:
-            self.listing.sidecars.append(ref)
+        aside = {MATERIAL_PREFIX: self.listing.sidecars, SIGNATURE_PREFIX: self.listing.signatures}
+        kept = [these for prefix, these in aside.items() if last.startswith(prefix) and last.endswith(".json")]
+        if material := bool(kept):
+            kept[0].append(ref)
         elif kind in self._named:
             return True
         if not self._everything or not regular:
@@ -330,6 +332,7 @@ class _Walk:
                 self._found[ref.path] = FoundFile(ref, name, kind)
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
+        self.listing.signatures.sort(key=lambda ref: ref.path)
         self.listing.logged.sort(key=lambda ref: ref.path)
         self.listing.unread.sort()
 

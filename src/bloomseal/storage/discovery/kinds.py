@@ -140,6 +140,7 @@ class FolderContents:
     Attributes:
         files: in the order of their relative paths, each file once, however many links lead to it.
         sidecars: external key material.
+        signatures: of files, beside them.
         problems: what could not be looked at.
         unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
             any name that lead nowhere, files of data that have no end yet, archives.
@@ -153,6 +154,7 @@ class FolderContents:
 
     files: list[FoundFile] = field(default_factory=list)
     sidecars: list[FileRef] = field(default_factory=list)
+    signatures: list[FileRef] = field(default_factory=list)
     problems: list[PlaceProblem] = field(default_factory=list)
     unsure: list[PlaceProblem] = field(default_factory=list)
     logged: list[FileRef] = field(default_factory=list)

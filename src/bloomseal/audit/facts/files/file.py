@@ -9,6 +9,7 @@ from typing import Final
 
 from ....core.errors import BloomsealError
 from ....core.storage.ref import FileRef
+from ....keytools.signatures import Authorship
 from ..keys import KeyFacts, SidecarView
 from .gaps import Gap
 
@@ -121,6 +122,7 @@ class FileFacts:
         copies: sealed column, column in clear → row groups in which both hold the same values, where the whole file
             was read.
         gaps: bytes that no module covers; None where not all modules' places could be seen.
+        authorship: who signed the file, or why nobody is believed to have, where a policy names signers.
         patterns: plaintext column → what its smallest and greatest values look like, where that is personal.
     """
 
@@ -151,6 +153,7 @@ class FileFacts:
     copies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     gaps: tuple[Gap, ...] | None = None
     patterns: dict[str, str] = field(default_factory=dict)
+    authorship: Authorship | None = None
 
     @property
     def path(self) -> str:

@@ -6,10 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from ....core.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ....core.errors import (
+    BloomsealError,
+    FormatError,
+    IntegrityError,
+    KeyAccessError,
+    PolicyError,
+    UnsupportedError,
+    UsageError,
+)
 from ....core.keys.explicit import ExplicitKeys
 from ....core.keys.protocols import KeySource
 from ....core.parquet.expectation import Expectation
@@ -21,7 +29,9 @@ from ....core.storage.ref import FileRef
 from ....core.storage.source import Source
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
+from ....keytools.signatures import Authorship, SignatureFault
 from ....keytools.sources import as_key_source
+from ....storage.discovery.kinds import is_of_index
 from ....storage.formats import Format, format_of
 from ....storage.places import open_source
 from ..keys import Impatient, KeyFacts, Kms, SidecarView
@@ -29,6 +39,8 @@ from .chunk_scan import ChunkScan
 from .file import FileFacts, FilterCheck
 
 if TYPE_CHECKING:
+    from ....keytools.signers import Signers
+    from ....policy import TablePolicy
     from ....storage.logs.iceberg_keys import IcebergFileKey
 
 __all__ = ["Scanner"]
@@ -41,7 +53,7 @@ class Scanner:
         keys: where keys come from; None to look at what everybody sees.
         kms: what can be asked about master keys.
         prefixes: the AAD prefixes that a file should have, as far as known.
-        access_log: the access log for a file (`AccessLog`).
+        policy_of: what the policy says of a file: its access log, and who may have written it.
         filters: how filters are looked at; None: by their bits, where there are keys.
         visit: called with each file's walk while it is open (the nonce check).
         of_manifests: path → the key that an Iceberg table's manifest gives the file, and the facts of it.
@@ -53,7 +65,7 @@ class Scanner:
         kms: Kms | None = None,
         *,
         prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
-        access_log: Callable[[FileRef], Any] = lambda _: None,
+        policy_of: Callable[[FileRef], TablePolicy | None] = lambda _: None,
         filters: FilterCheck | None = None,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
         of_manifests: Mapping[str, tuple[IcebergFileKey, KeyFacts]] | None = None,
@@ -62,7 +74,7 @@ class Scanner:
         self._of_manifests = {} if of_manifests is None else of_manifests
         self.kms = kms or Kms()
         self.prefixes = prefixes
-        self._access_log = access_log
+        self._policy_of = policy_of
         self._filters = FilterCheck(keys is not None) if filters is None else filters
         self._visit = visit
         self._outages: list[KmsAccessError] = []
@@ -97,6 +109,8 @@ class Scanner:
         if format_of(source) is Format.ORC:
             from .orc import look_at_orc
 
+            if self._signers(facts.ref) is not None:
+                facts.authorship = Authorship(fault=SignatureFault.UNSIGNED, why="an ORC file, which has no signature")
             look_at_orc(facts, source, self.kms, self._filters)
             return
         footer, hand = self._open(facts, source)
@@ -115,6 +129,11 @@ class Scanner:
         if self._visit is not None:
             self._visit(facts, walk, source)
 
+    def _signers(self, ref: FileRef) -> Signers | None:
+        """Who may have written a file; of a sealed index its manifest says so."""
+        policy = self._policy_of(ref)
+        return None if policy is None or is_of_index(ref.path) else policy.authors
+
     def _leaves(self, schema: Schema) -> list[tuple[str, str]]:
         """Dotted paths and types; one list for all files of a schema, which footers share too."""
         known = self._schemas.get(schema)
@@ -125,6 +144,11 @@ class Scanner:
     def _open(self, facts: FileFacts, source: Source) -> tuple[Footer | None, KeysAtHand]:
         seen = peek(source)
         facts.footer = str(seen.kind)
+        if (signers := self._signers(facts.ref)) is not None:
+            try:
+                facts.authorship = signers.judge(seen, facts.ref)
+            except (PolicyError, UsageError) as error:
+                facts.authorship = Authorship(fault=SignatureFault.UNSIGNED, why=error.what)
         if seen.kind is FooterKind.PLAINTEXT:
             return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None)
         clear = None if seen.kind is FooterKind.ENCRYPTED else seen.clear
@@ -171,10 +195,13 @@ class Scanner:
         known, keys = self._of_manifests.get(facts.path), self._keys
         if known is not None:
             keys = as_key_source(ExplicitKeys(known[0].key))
+        if facts.authorship is not None and facts.authorship.fault is not None:
+            keys = None  # whoever wrote it has no key asked for
         retriever = None if keys is None else Impatient(keys.for_file(source.ref), self._outages)
-        log = AccessLog.of(self._access_log(facts.ref), facts.path)
+        policy = self._policy_of(facts.ref)
+        log = None if policy is None else AccessLog.of(policy.access_log, facts.path)
         hand = KeysAtHand(crypto, retriever, log=log)
-        if self._keys is not None:
+        if keys is not None and self._keys is not None:
             facts.keys[1] = self.kms.resolved(facts.keys[1], lambda: hand.footer().key)
         return hand
 
