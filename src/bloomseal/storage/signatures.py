@@ -103,30 +103,22 @@ def signature_of(ref: FileRef) -> SignatureBeside | None:
         return None
 
 
-def remove_orphans(folder: Folder, *, dry_run: bool = False) -> list[str]:
+def remove_orphans(folder: Folder) -> None:
     """Remove signatures in a local folder whose file is gone, or another one now, and that no writer is about to use.
-
-    Returns:
-        Their names.
 
     Raises:
         OSError: the folder can't be listed.
     """
     found = [name for name in sorted(os.listdir(folder.fd)) if signed_name(name)]  # noqa: PTH208
+    # A writer makes its temporary file first, and removes it last.
     busy = set(temporaries(folder).values()) if found else set()
-    removed: list[str] = []
     for name in found:
         target = (signed_name(name) or ("", ""))[0]
         ref = FileRef(os.path.join(folder.path, target))  # noqa: PTH118
-        # A writer makes its temporary file first, and removes it last.
-        if target in busy or _is_of(name, ref):
-            continue
-        with contextlib.suppress(OSError, UsageError), folder.locked(target):
-            if target not in temporaries(folder).values() and not _is_of(name, ref):
-                removed.append(name)
-                if not dry_run:
+        if target not in busy and not _is_of(name, ref):
+            with contextlib.suppress(OSError, UsageError), folder.locked(target):
+                if not _is_of(name, ref):
                     folder.remove(name)
-    return removed
 
 
 def _is_of(name: str, ref: FileRef) -> bool:
