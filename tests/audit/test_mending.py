@@ -55,6 +55,10 @@ PERSON = {
     "BS312",
     "BS313",
     "BS315",
+    "BS317",
+    "BS318",
+    "BS319",
+    "BS320",
 }
 """Rules whose case needs a person."""
 

@@ -27,6 +27,7 @@ from ....core.parquet.schema import Schema
 from ....core.parquet.walk import Walk
 from ....core.storage.ref import FileRef
 from ....core.storage.source import Source
+from ....index.place import is_signed
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
 from ....keytools.signatures import Authorship, SignatureFault
@@ -130,9 +131,9 @@ class Scanner:
             self._visit(facts, walk, source)
 
     def _signers(self, ref: FileRef) -> Signers | None:
-        """Who may have written a file; of a sealed index its manifest says so."""
+        """Who may have written a file. Of a sealed index the manifest is signed, which pins the others."""
         policy = self._policy_of(ref)
-        return None if policy is None or is_of_index(ref.path) else policy.authors
+        return None if policy is None or (is_of_index(ref.path) and not is_signed(ref)) else policy.authors
 
     def _leaves(self, schema: Schema) -> list[tuple[str, str]]:
         """Dotted paths and types; one list for all files of a schema, which footers share too."""
