@@ -23,7 +23,7 @@ from bloomseal.audit import audit
 from bloomseal.policy import Policy, TablePolicy
 from games.doors import REFUSED, RIGHT
 from games.world import StorageWriter
-from iceberg.conftest import keyring, vectors  # noqa: F401  # fixtures
+from iceberg.conftest import keyring, no_passphrase, vectors  # noqa: F401  # fixtures
 
 pytest.importorskip("pyiceberg")
 COLUMNS = ["id", "ssn", "account", "city"]

@@ -25,7 +25,18 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def keyring(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> bs.Keyring:
-    path = tmp_path_factory.mktemp("keys") / "keys.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("BLOOMSEAL_KEYRING_PASSPHRASE", raising=False)
+        return ring_of(vectors, tmp_path_factory.mktemp("keys") / "keys.json")
+
+
+@pytest.fixture(autouse=True)
+def no_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session of Spark in this process may have set one."""
+    monkeypatch.delenv("BLOOMSEAL_KEYRING_PASSPHRASE", raising=False)
+
+
+def ring_of(vectors: Path, path: Path) -> bs.Keyring:
     ring = bs.Keyring(path, create=True)
     keys = {name: bytes.fromhex(key) for name, key in json.loads((vectors / "keys.json").read_text()).items()}
     for name, key in keys.items():

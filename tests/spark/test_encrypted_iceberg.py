@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.core.storage.ref import FileRef
 from bloomseal.policy import Policy, TablePolicy
-from iceberg.conftest import keyring, vectors  # noqa: F401  # fixtures
+from iceberg.conftest import keyring, no_passphrase, vectors  # noqa: F401  # fixtures
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyiceberg")
@@ -24,6 +23,7 @@ from pyspark.sql import datasource as ds
 from bloomseal.spark.source.options import Defaults
 from bloomseal.spark.source.source import BloomsealSource
 from bloomseal.storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
+from spark.conftest import PASSPHRASE
 from spark.test_source_read import _Counted, read
 
 if TYPE_CHECKING:
@@ -145,13 +145,12 @@ def test_in_a_session(
 ) -> None:
     import bloomseal.spark as bss
 
-    passphrase = os.environ["BLOOMSEAL_KEYRING_PASSPHRASE"]  # of the session's processes
-    with monkeypatch.context() as patch:
-        patch.delenv("BLOOMSEAL_KEYRING_PASSPHRASE")
-        keys = {name: keys_of(vectors / "tables" / name, policy) for name in ("people16", "parts16")}
-        protected = bs.Keyring(shutil.copy(keyring.path, tmp_path / "keys.json"))
-        protected.change_passphrase(passphrase)
+    keys = {name: keys_of(vectors / "tables" / name, policy) for name in ("people16", "parts16")}
+    protected = bs.Keyring(shutil.copy(keyring.path, tmp_path / "keys.json"))
+    protected.change_passphrase(PASSPHRASE)
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)  # as the session's processes have it
     policy = replace(policy, kms=f"keyring://{protected.path}")
+    spark = spark.newSession()  # of which `enable` was not called
     people = str(vectors / "tables" / "people16")
     for name, count in (("people16", 108), ("parts16", 40)):
         place = vectors / "tables" / name
