@@ -238,6 +238,7 @@ def test_mutants_give_the_right_rows_or_an_error(vectors: Path, spec: Spec, stre
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(1, 51))
 def test_many_mutants(vectors: Path, spec: Spec, streams: Any, tmp_path: Path, seed: int) -> None:
     check_mutants(vectors, spec, streams, tmp_path, seed, 2000)
