@@ -278,3 +278,50 @@ def test_a_policy_that_an_option_names_states_no_recipients(tmp_path: Path, read
     options = pytest.importorskip("bloomseal.spark.source.options")
     named = options._optional_policy(str(reader), None)
     assert named.tables["people"].recipients == {}
+
+
+def test_nobody_with_the_line_says_what_an_index_holds(tmp_path: Path, ring: bs.Keyring) -> None:
+    """Whoever has the line can seal a manifest that opens, and would have rows left out of files that are genuine."""
+    folder, lines = tmp_path / "people", json.dumps([ring.recipient("pii")])
+    text = POLICY.replace("filter = true", "index = true")
+    (tmp_path / "r.toml").write_text(
+        text.format(kms='kms = "keyring:reader.json"', lines=lines, more="complete = true")
+    )
+    reader = bs.Policy.load(tmp_path / "r.toml").for_table()
+    bs.write_dataset(ROWS, folder, policy=reader)
+    table = bs.open_table(folder, policy=reader)
+    assert table.index("ssn").show().covered == 1
+    assert table.read(where=[("ssn", "==", "a")]).num_rows == 1
+    place = folder / "_bloomseal_index" / "ssn" / "manifest.parquet"
+    genuine = bs.open_file(place, decryption=bs.DecryptionSpec(keys=ring))
+    rows = genuine.read()  # what a forger would make by himself
+    genuine.close()
+    line_only = bs.EncryptionSpec("pii", {"ssn": "pii"}, RecipientsKms({"pii": [ring.recipient("pii")]}))
+    bs.write_table(rows, place, encryption=line_only, bloom_filters={})
+    assert bs.read_table(place, decryption=bs.DecryptionSpec(keys=ring)).num_rows == rows.num_rows, "it opens"
+    table = bs.open_table(folder, policy=reader)
+    with pytest.raises(PolicyError, match="anybody can have written"):
+        table.index("ssn").show()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert table.read(where=[("ssn", "==", "a")]).num_rows == 1
+    assert table.index("ssn").rebuild().ok
+
+
+def test_an_index_outlives_a_rewrap(tmp_path: Path, ring: bs.Keyring) -> None:
+    folder, lines = tmp_path / "people", json.dumps([ring.recipient("pii")])
+    text = POLICY.replace("filter = true", "index = true")
+    (tmp_path / "r.toml").write_text(
+        text.format(kms='kms = "keyring:reader.json"', lines=lines, more="complete = true")
+    )
+    bs.write_dataset(ROWS, folder, policy=tmp_path / "r.toml")
+    ring.rotate("pii")
+    lines = json.dumps([ring.recipient("pii")])
+    (tmp_path / "r.toml").write_text(
+        text.format(kms='kms = "keyring:reader.json"', lines=lines, more="complete = true")
+    )
+    reader = bs.Policy.load(tmp_path / "r.toml").for_table()
+    rotate(folder, Rewrap(reader), journal=tmp_path / "journal.jsonl")
+    assert bs.open_table(folder, policy=reader).index("ssn").show().covered == 1
+    table = bs.open_table(folder, policy=reader, use_index="require")
+    assert table.read(where=[("ssn", "==", "b")]).num_rows == 1

@@ -18,6 +18,8 @@ from ..core.errors import BloomsealError, Hint, IntegrityError, MissingFileError
 from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
+from ..keytools.sources import as_key_source
+from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -119,6 +121,8 @@ class IndexFolder(IndexPlace):
         decryption = decryption_for(self.decryption, ref)
         if not is_signed(ref):
             decryption = unsigned(decryption)
+        if decryption is not None:
+            decryption = replace(decryption, keys=_own(decryption.keys))
         if keys and decryption is not None:
             columns = {column: key for column, key in keys.items() if column}
             decryption = replace(decryption, keys=ExplicitKeys(keys.get(""), columns))
@@ -249,6 +253,12 @@ def _check_sealed(file: ParquetFile) -> None:
             raise PolicyError("a file of an index with a plaintext column", file=file.path, hint="index rebuild")
 
 
+def _own(keys: Any) -> Any:
+    """The same keys, but none that anybody with a public key can have wrapped: he would choose the answers."""
+    source = None if keys is None else as_key_source(keys)
+    return source.for_own_use() if isinstance(source, KeyTools) else keys
+
+
 def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSpec:
     """What seals the data column, for a file of that column alone.
 
@@ -268,6 +278,7 @@ def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSp
         )
     keys = None if name is None else {name: given[name]}
     signers = spec.signers if is_signed(ref) else None
+    spec = replace(spec, keys=_own(spec.keys))
     return replace(
         spec, column_keys=keys, plaintext_footer=False, complete=False, algorithm=Algorithm.AES_GCM_V1, signers=signers
     )

@@ -11,13 +11,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives import hashes, hpke
 from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ..core.encryption import SecretKey
 from ..core.errors import KeyAccessError, UnsupportedError
 
-__all__ = ["KeyKind", "open_sealed", "public_bytes", "seal_to"]
+__all__ = ["KeyKind", "open_sealed", "own_key", "public_bytes", "seal_to"]
 
 _MLKEM_SEED: Final = 64
 _MLKEM_PUBLIC: Final = 1184
@@ -71,6 +72,13 @@ def public_bytes(kind: KeyKind, seed: SecretKey) -> bytes:
     ml_kem, curve = _private(kind, seed)
     own = curve.public_key().public_bytes_raw()
     return own if ml_kem is None else ml_kem.public_key().public_bytes_raw() + own
+
+
+def own_key(seed: SecretKey) -> SecretKey:
+    """An AES key that nobody but the private key's holder has, for what no holder of the public key is to forge."""
+    return SecretKey(
+        HKDF(hashes.SHA256(), 32, None, b"bloomseal key for the holder alone, version 1").derive(seed.reveal())
+    )
 
 
 def seal_to(kind: KeyKind, public: bytes, plaintext: bytes, info: bytes) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..core.errors import BloomsealError, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.protocols import KmsClient
+from .keyring.keyring import Keyring
 from .kms.calls import client_of
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
 from .recipients import Recipient, recipients_of, seal_to_all, version_name
@@ -68,6 +69,11 @@ class RecipientsKms:
         if (known := self.recipients.get(master_key_identifier)) is not None:
             return seal_to_all(known, key_bytes, master_key_identifier)
         return self._need_reader(master_key_identifier).wrap_key(key_bytes, master_key_identifier)
+
+    def wrap_own(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """By the reader's private key, as `Keyring.wrap_own`."""
+        reader = self._need_reader(master_key_identifier)
+        return (reader.wrap_own if isinstance(reader, Keyring) else reader.wrap_key)(key_bytes, master_key_identifier)
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """As `KmsClient.unwrap_key`."""

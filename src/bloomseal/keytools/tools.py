@@ -25,6 +25,7 @@ from .kms.common import claimed_version
 from .kms.counters import Counters
 from .kms_protocols import KeyState
 from .material.beside import MaterialBeside
+from .recipients import parse_sealed
 from .recipients_kms import RecipientsKms
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
@@ -88,6 +89,7 @@ class KeyTools:
         self.double_wrapping = double_wrapping
         self.internal = internal
         self.pins: Pins | None = None
+        self._own = False
         self.authentic_writers = authentic_writers
         self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
@@ -184,6 +186,14 @@ class KeyTools:
         """
         return self._copy(pins=pins)
 
+    def for_own_use(self) -> KeyTools:
+        """These key tools, for what is believed because of its key, such as a sealed index: what a public key has
+        wrapped, and so anybody, is refused and not made.
+        """
+        if not hasattr(self._kms.client, "wrap_own"):
+            return self
+        return self._copy(_own=True, _fresh=replace(self._fresh, keks=Cache(0)))
+
     def _copy(self, **changes: Any) -> KeyTools:
         made = KeyTools.__new__(type(self))
         made.__dict__.update(self.__dict__, **changes)
@@ -212,8 +222,13 @@ class KeyTools:
 
         Raises:
             KeyAccessError: see `Problem`.
-            PolicyError: `authentic_writers`, and anybody may have wrapped it.
+            PolicyError: `authentic_writers` or `for_own_use`, and anybody may have wrapped it.
         """
+        if self._own and parse_sealed(wrapped) is not None:
+            raise PolicyError(
+                f"a public key has wrapped it under {shown(master_key)}, so anybody can have written what it opens",
+                hint="for a sealed index: index rebuild, by a reader",
+            )
 
         def load() -> SecretKey:
             self.check_writer(wrapped, master_key, calls)
@@ -242,6 +257,8 @@ class KeyTools:
         Raises:
             KeyAccessError: see `Problem`.
         """
+        if self._own:
+            return self._kms.wrap_own(key, master_key)
         wrapped = self._kms.wrap(key, master_key)
         self.check_writer(wrapped, master_key, self._kms)
         # A process that may wrap but not unwrap can so still read back what it has written; not what is for recipients.
@@ -256,7 +273,7 @@ class KeyTools:
             PolicyError: a public key wraps, or the KMS client can't tell.
             KeyAccessError: see `Problem`.
         """
-        if not self.authentic_writers:
+        if not self.authentic_writers or self._own:
             return
         if (answer := calls.describe(master_key, wrapped).authenticates_writers) is True:
             return

@@ -17,11 +17,15 @@ from ..core.encryption import SecretKey
 from ..core.errors import Hint, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.material import KeyMaterial, material_fields
+from ..core.keys.protocols import KmsClient
 from ..core.keys.retriever import data_key
 from ..keytools.cache import Cache
+from ..keytools.keyring.keyring import Keyring
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import RewrappingKms
+from ..keytools.recipients import parse_sealed
+from ..keytools.recipients_kms import RecipientsKms
 from ..keytools.sources import as_key_source
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
@@ -127,6 +131,9 @@ class Rewrapper:
             pins.check(material.master_key, column)
             pins.check(new, column)
         if new == material.master_key:
+            client = calls.client
+            if calls.writes_for_others(new) and parse_sealed(_wrapped(material)) is None and _of_keyring(client):
+                return None  # an index's, which is not for recipients to be written by
             had = self.version(material)
             if had is not None and had == self.current_version(new, calls):
                 return None
@@ -179,6 +186,10 @@ class Rewrapper:
         if tools.unwrap(wrapped, new, calls) != tools.unwrap(old, master_key, calls):
             raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="it wrapped another key")
         return wrapped
+
+
+def _of_keyring(client: KmsClient) -> bool:
+    return isinstance(client, RecipientsKms) and isinstance(client.reader, Keyring)
 
 
 def _wrapped(material: KeyMaterial) -> str:

@@ -230,6 +230,10 @@ class Keyring(Pairs):
         """
         return wrap(self._key(master_key_identifier, self._load()), key_bytes)
 
+    def wrap_own(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """As `wrap_key`, and of a pair not by its public half: nobody but its holder can have done it."""
+        return wrap(self._key(master_key_identifier, self._load()), key_bytes, own=True)
+
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """What `wrap_key` was given.
 

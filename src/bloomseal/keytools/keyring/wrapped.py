@@ -12,7 +12,7 @@ from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.wrapping import unwrap_locally, wrap_locally
-from ..hpke import KeyKind, open_sealed
+from ..hpke import KeyKind, open_sealed, own_key
 from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from ..recipients import binding as recipient_binding
@@ -53,18 +53,27 @@ def symmetric(version: KeyVersion, name: str) -> SecretKey:
     return usable(version, name)
 
 
-def wrap(key: MasterKey, key_bytes: bytes) -> str:
+def _wrapping_key(version: KeyVersion, name: str) -> SecretKey:
+    """As `usable`: an AES key, or that of a pair's holder alone."""
+    if version.kind is KeyKind.ED25519:
+        raise KmsAccessError.because(Problem.INVALID, name, KMS, detail="it signs, and wraps nothing")
+    key = usable(version, name)
+    return key if version.kind.symmetric else own_key(key)
+
+
+def wrap(key: MasterKey, key_bytes: bytes, *, own: bool = False) -> str:
     """`key_bytes` under the current version.
+
+    Args:
+        own: not by a pair's public half, but so that nobody without its private one can have done it.
 
     Raises:
         KmsAccessError: disabled or destroyed.
         KeyAccessError: the version's invocation limit is reached.
     """
     version = key.current
-    if version.kind is KeyKind.ED25519:
-        raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="it signs, and wraps nothing")
-    under = usable(version, key.name)
-    if (recipient := version.recipient) is not None:
+    under = _wrapping_key(version, key.name)
+    if not own and (recipient := version.recipient) is not None:
         return seal_to_all([recipient], key_bytes, key.name)
     wrapped = wrap_locally(SecretKey(key_bytes), under, binding(key.name, version.version))
     return json.dumps({"masterKeyVersion": str(version.version), "encryptedKey": wrapped}, separators=(",", ":"))
@@ -79,7 +88,7 @@ def unwrap(key: MasterKey, wrapped_key: str) -> bytes:
     if (found := _unwrap_pair(key, wrapped_key)) is not None:
         return found[1]
     number, wrapped = _parse(wrapped_key, key.name)
-    under = symmetric(find(key, number), key.name)
+    under = _wrapping_key(find(key, number), key.name)
     with contextlib.suppress(KeyAccessError):
         return unwrap_locally(wrapped, under, binding(key.name, number)).reveal()
     raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="the wrapped key does not open")
@@ -147,12 +156,13 @@ def witness(key: MasterKey, wrapped_key: str | bytes) -> int:
         return found[0]
     claimed, wrapped = _parse(wrapped_key, key.name)
     for version in sorted(key.versions, key=lambda one: one.version != claimed):
-        if version.key is None or not version.kind.symmetric:
+        if version.key is None or version.kind is KeyKind.ED25519:
             continue
+        under = version.key if version.kind.symmetric else own_key(version.key)
         # The number that was bound may be the one of the version, or the one that the text now claims.
         for number in dict.fromkeys((version.version, claimed)):
             try:
-                unwrap_locally(wrapped, version.key, binding(key.name, number))
+                unwrap_locally(wrapped, under, binding(key.name, number))
             except KeyAccessError:
                 continue
             return version.version

@@ -121,6 +121,11 @@ class KmsCalls:
         """
         return self._text(self.ask("wraps", master_key, self.client.wrap_key, key.reveal(), master_key), master_key)
 
+    def wrap_own(self, key: SecretKey, master_key: str) -> str:
+        """As `wrap`, by a client that has ``wrap_own``: so that no holder of a public key can have done it."""
+        own: Any = self.client
+        return self._text(self.ask("wraps", master_key, own.wrap_own, key.reveal(), master_key), master_key)
+
     def rewrap(self, wrapped: str, master_key: str, new: str) -> str:
         """What `wrapped` holds, wrapped under master key `new` by a client that is a `RewrappingKms`.
 
