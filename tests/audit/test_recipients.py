@@ -69,6 +69,10 @@ def test_a_version_may_go_once_no_file_is_sealed_to_it(tmp_path: Path, ring: bs.
     both = policy(old, ring.recipient("pii"), kms=f"keyring:{ring.path}")
     assert len(bs.rewrap(file, policy=both).keys) == 2
     assert may_destroy("pii", "1", folder, keys=ring, after=0).answer == "yes", "the newer version opens it as well"
+    late = may_destroy("pii", "1", folder, keys=ring)
+    assert (late.answer, "no writer's policy" in str(late.doubts)) == ("unknown", True)
+    named = may_destroy("pii", "1", folder, policy=both, table="people", after=0)
+    assert (named.answer, "among the recipients" in str(named.doubts)) == ("unknown", True)
     stranger = bs.Keyring(tmp_path / "other.json", create=True)
     stranger.create("pii", kind="hpke")
     bs.write_table(ROWS, folder / "b.parquet", policy=policy(stranger.recipient("pii")))

@@ -14,6 +14,7 @@ from ...core.spelling import nearest
 from ...keytools import KmsAccessError, Problem
 from ...keytools.keyring.keyring import Keyring
 from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
+from ...keytools.recipients import Recipient
 from ...keytools.tools import KeyTools
 
 __all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "DestructionQuestion", "DestructionReason", "ask", "named_version"]
@@ -141,6 +142,8 @@ def ask(
     # The KMS has dated the versions: were our clock ahead of its own, the wait would end before its end.
     reason, retired, wait_until = _writers(meant, after, min(now, facts.clock or now))
     ring = tools.kms if isinstance(tools.kms, Keyring) else None
+    if ring is not None and facts.authenticates_writers is False:
+        reason = _sealers(getattr(calls.client, "recipients", {}).get(master_key, ()), meant, after) or reason
     return replace(
         plain,
         real=facts.identify(version),
@@ -183,6 +186,20 @@ def _known_names(tools: KeyTools, master_key: str) -> str:
     if isinstance(tools.kms, Keyring):
         return f"one of {', '.join(nearest(master_key, (key.name for key in tools.kms.list())))}"
     return "check the name, and which KMS it is in"
+
+
+def _sealers(recipients: Iterable[Recipient], meant: Iterable[VersionFacts], after: float) -> str | None:
+    """Why writers may bring files under versions of a pair that the keyring has rotated away: nobody asks it to seal.
+
+    Args:
+        recipients: those of the policy.
+    """
+    ids = {one.fingerprint for one in meant}
+    if any(one.id in ids for one in recipients):
+        return "the policy has its line among the recipients, so that new keys are sealed to it; take it out first"
+    if after > 0:
+        return "whoever has its line can seal to it; once no writer's policy has that, say after=0 (--after 0)"
+    return None
 
 
 def _writers(
