@@ -221,6 +221,17 @@ def test_deletes_of_a_partition(tmp_path: Path) -> None:
         lake.read()
 
 
+def test_a_file_of_values_that_is_named_twice(lake: Lake) -> None:
+    """By other columns: of data files, each compares those that are said of it."""
+    path = lake.folder / "data" / "e.parquet"
+    rows = pa.table({"n": pa.array([1, 12], pa.int64()), "text": ["t1", "none has it"]})
+    pq.write_table(ice.with_ids(rows, 1, 2), path)
+    for columns, sequence in ([1], 2), ([1, 2], None):
+        told = VALUES | {"record_count": 2, "equality_ids": columns}
+        lake.delete((path, manifests.FileFormat.PARQUET, told), sequence_of=sequence)
+    assert lake.read() == [0, *range(2, 30)]
+
+
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +310,12 @@ def in_orc(lake: Lake, one: str) -> None:
     lake.delete((path, manifests.FileFormat.ORC, told))
 
 
+def names_in_bytes(lake: Lake, one: str) -> None:
+    path, kind, told = ice.write_positions(lake.folder / "data" / "p.parquet", [(one, 1)])
+    pq.write_table(pa.table({"file_path": [one.encode()], "pos": pa.array([1], pa.int64())}), path)
+    lake.delete((path, kind, told))
+
+
 def without_ids(lake: Lake, one: str) -> None:
     pq.write_table(pa.table({"n": [1]}), lake.folder / "data" / "e.parquet")
     lake.delete((lake.folder / "data" / "e.parquet", manifests.FileFormat.PARQUET, VALUES | {"equality_ids": [1]}))
@@ -333,6 +350,7 @@ REFUSED: dict[Callable[[Lake, str], None], tuple[type[bs.BloomsealError], str]] 
     altered: (bs.FormatError, "checksum"),
     cut: (bs.FormatError, "outside the file"),
     no_place: (bs.FormatError, "does not say the place"),
+    names_in_bytes: (bs.FormatError, "of types binary and int64"),
     in_orc: (bs.UnsupportedError, "delete files in ORC"),
     without_ids: (bs.UnsupportedError, "without field ids"),
     by_another_column: (bs.FormatError, "without a column that they compare"),

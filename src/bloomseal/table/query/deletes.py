@@ -39,7 +39,7 @@ class DeleteReader:
     def __init__(self) -> None:
         self._lock = new_lock()
         self._places: dict[str, dict[str, I64]] = {}
-        self._values: dict[str, pa.Table] = {}
+        self._values: dict[tuple[str, tuple[str, ...]], pa.Table] = {}
         self._records = 0
 
     def __call__(self, parts: TableParts, number: int, file: ParquetFile) -> DeletionVector:
@@ -78,8 +78,8 @@ class DeleteReader:
     def _equality(self, parts: TableParts, one: DeleteFile) -> pa.Table:
         """The rows of a file of equality deletes, in the table's schema."""
         with self._lock:
-            if (found := self._values.get(one.file.path)) is None:
-                found = self._values[one.file.path] = self._read_values(parts, one)
+            if (found := self._values.get(asked := (one.file.path, one.columns))) is None:
+                found = self._values[asked] = self._read_values(parts, one)
                 self._records += one.records
             return found
 
@@ -88,8 +88,9 @@ class DeleteReader:
         with parts.open_deletes(one) as file:
             self._need_records(file, one)
             plan = file.plan(["file_path", "pos"])
-            if (kind := plan.empty.schema.field("pos").type) != pa.int64():
-                raise FormatError(f"positions of type {kind}", column="pos")
+            name, place = (plan.empty.schema.field(column).type for column in ("file_path", "pos"))
+            if not fits(name, pa.large_string()) or place != pa.int64():
+                raise FormatError(f"position deletes of types {name} and {place}")
             for part in range(file.num_parts):
                 for rows in file.pieces(plan, part):
                     if rows.column(0).null_count or rows.column(1).null_count:
