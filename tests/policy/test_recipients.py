@@ -325,3 +325,17 @@ def test_an_index_outlives_a_rewrap(tmp_path: Path, ring: bs.Keyring) -> None:
     assert bs.open_table(folder, policy=reader).index("ssn").show().covered == 1
     table = bs.open_table(folder, policy=reader, use_index="require")
     assert table.read(where=[("ssn", "==", "b")]).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"keys": {"pii": {"recipients": []}}},
+        {"tables": {"people": {"footer_key": "pii", "signers": {}}}},
+        {"tables": {"people": {"footer_key": "pii", "signers": {"a": []}}}},
+    ],
+)
+def test_whoever_takes_out_the_last_one_does_not_let_everybody_in(more: dict[str, object]) -> None:
+    document = {"version": 1, "kms": "keyring:keys.json", "tables": {"people": {"footer_key": "pii"}}, **more}
+    with pytest.raises(PolicyError, match=r"without any|one public key"):
+        bs.Policy.from_dict(document)

@@ -232,7 +232,9 @@ def _iceberg(entry: _Reader) -> IcebergSpec | None:
 
 
 def _signers(entry: _Reader) -> dict[str, tuple[str, ...]]:
-    inner = entry.inner("signers")
+    said, inner = "signers" in entry.names(), entry.inner("signers")
+    if said and not inner.names():  # the last one was revoked: nobody may write then, not everybody
+        raise PolicyError(f"{entry.where}: signers without any", hint="leave it out, so that anybody may write")
     return {name: inner.one_or_more(name) for name in inner.names()}
 
 
@@ -263,7 +265,7 @@ def _key(entry: _Reader) -> KeyPolicy:
         "expiry": entry.day("expiry"),
         "compromised": entry.strings("compromised"),
         "dual_control": entry.take("dual_control", bool, False),
-        "recipients": entry.strings("recipients"),
+        "recipients": entry.strings("recipients", some=True),
     }
     entry.done()
     try:
@@ -307,7 +309,7 @@ class _Reader:
     def __init__(self, entries: object, where: str) -> None:
         if not isinstance(entries, Mapping):
             raise PolicyError(f"{where} is not a table")
-        self._rest = dict(entries)
+        self._rest, self._given = dict(entries), frozenset(entries)
         self._known: list[str] = []
         self.where = where
 
@@ -332,8 +334,10 @@ class _Reader:
         self._known += kinds
         return {name: self.take(name, kind) for name, kind in kinds.items() if name in self._rest}
 
-    def strings(self, name: str) -> tuple[str, ...]:
+    def strings(self, name: str, *, some: bool = False) -> tuple[str, ...]:
         values = self.take(name, list, [])
+        if some and values == [] and name in self._given:
+            raise PolicyError(f"{self.where}: {name} without any", hint="leave it out")
         if not all(isinstance(value, str) and value for value in values):
             raise PolicyError(f"{self.where}: {name} is not a list of texts")
         return tuple(values)
