@@ -271,7 +271,10 @@ def test_files_that_are_there_are_signed_by_who_has_looked_into_them(table: Tabl
     assert not bs.rotation.rotate(table.root, Sign(policy), restart=True).ok
     data[100] ^= 1
     table.file.write_bytes(data)
-    assert bs.rotation.rotate(table.root, Sign(policy), restart=True).counts == {"signed": 1}
+    (done,) = bs.rotation.rotate(table.root, Sign(policy), restart=True).files
+    assert (done.status, done.signed_by) == ("signed", "author")
+    (done,) = bs.rotation.rotate(table.root, bs.rotation.Rekey(policy)).files
+    assert (done.status, done.signed_by) == ("rekeyed", "author")
     assert bs.read_table(table.root, policy=table.policy()).num_rows == 60
 
 

@@ -384,6 +384,7 @@ def converted(
         filters_replaced=report.filters_replaced,
         dropped=report.dropped,
         unchecked=report.unchecked,
+        signed_by=report.signed_by,
         keys=report.keys,
     )
     try:

@@ -122,6 +122,7 @@ class FileOutcome:
         old_copies: what copies of the old file still tell, so that they are to be destroyed; None: nothing that this
             operation was to hide.
         rows: that were erased.
+        signed_by: who signed the new file, in the place of whoever signed the old one; None where nobody has to.
         error: the error as plain data.
     """
 
@@ -141,6 +142,7 @@ class FileOutcome:
     unchecked: list[dict[str, Any]] = field(default_factory=list)
     old_copies: str | None = None
     rows: int = 0
+    signed_by: str | None = None
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -66,7 +66,7 @@ class Sign(Job):
             digest, made = sign.seal(seen, source.name)
             with storage_errors("write the signature", ref.path):
                 SignatureBeside(ref, digest).write(made)
-        return FileOutcome(file.name, self.done, why=f"signed by {sign.name}", old_size=file.size, new_size=file.size)
+        return FileOutcome(file.name, self.done, signed_by=sign.name, old_size=file.size, new_size=file.size)
 
     def check_signer(self) -> None:
         need_signer(self.decryption)

@@ -58,6 +58,7 @@ class ConversionReport(ShownInNotebooks):
         unchecked: sealed filters that were taken over although they can't be held against the values: row_group,
             column, why.
         old_size, new_size: bytes.
+        signed_by: who signed the new file, by his name in the policy; None where nobody has to.
         keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and
             new_version now; None where there is none, or nobody tells.
     """
@@ -73,6 +74,7 @@ class ConversionReport(ShownInNotebooks):
     unchecked: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
+    signed_by: str | None = None
     keys: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -243,6 +245,7 @@ class Conversion:
         self._sign = tail_signer(by, self._target)
         self._keys = None if sealing is None else OutputKeys(sealing, footer.schema, self._target)
         self._report = ConversionReport(source.name, self._target.path, old_size=source.size)
+        self._report.signed_by = None if self._sign is None else self._sign.name
 
     def run(
         self, wanted: FilterRequest, progress: Progress | None, accept: Callable[[Walk, Walk], None] | None
