@@ -167,15 +167,15 @@ def test_who_signed_and_what() -> None:
 
 def policy(signers: Any, **more: Any) -> Any:
     ring = more.pop("kms", "keyring:nowhere.json")
-    table = {"footer_key": "footer", "signers": signers, **more}
+    table = {"footer_key": "footer", **({} if signers is None else {"signers": signers}), **more}
     return bs.Policy.from_dict({"version": 1, "tables": {"people": table}}, kms=ring).for_table()
 
 
 def test_a_policy_names_signers_by_lines() -> None:
     lines = [Signing().key.line, Signing().key.line]
     assert policy({"a": lines[0], "b": lines}).signers == {"a": (lines[0],), "b": tuple(lines)}
-    assert policy({}).authors is None
-    for wrong in ({"a": "bsv1"}, {"a": []}, {"a": 1}, {"a": lines[0][:-1]}, [lines[0]]):
+    assert policy(None).authors is None
+    for wrong in ({}, {"a": "bsv1"}, {"a": []}, {"a": 1}, {"a": lines[0][:-1]}, [lines[0]]):
         with pytest.raises(bs.PolicyError):
             policy(wrong)
 
@@ -216,7 +216,7 @@ def test_a_key_to_sign_with_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_signers_satisfy_authentic_writers() -> None:
-    assert policy({}, authentic_writers=True, kms=_Wraps()).keys.authentic_writers
+    assert policy(None, authentic_writers=True, kms=_Wraps()).keys.authentic_writers
     assert not policy({"me": Signing().key.line}, authentic_writers=True, kms=_Wraps()).keys.authentic_writers
 
 
