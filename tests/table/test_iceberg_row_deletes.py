@@ -221,6 +221,17 @@ def test_deletes_of_a_partition(tmp_path: Path) -> None:
         lake.read()
 
 
+@pytest.mark.parametrize("count", [0, 1, 4, 9, 100])
+def test_equality_deletes_in_a_file_of_many_row_groups(lake: Lake, count: int) -> None:
+    """Fewer values than a row group has rows, as many as some have, and more than the file has."""
+    for name in lake.names:
+        path = name.removeprefix("file://")
+        pq.write_table(pq.read_table(path), path, row_group_size=3)
+    gone = random.Random(count).sample(range(130), count)
+    lake.values("e.parquet", pa.table({"n": pa.array(gone, pa.int64())}), 1)
+    assert lake.read() == [n for n in range(30) if n not in gone]
+
+
 def test_a_file_of_values_that_is_named_twice(lake: Lake) -> None:
     """By other columns: of data files, each compares those that are said of it."""
     path = lake.folder / "data" / "e.parquet"

@@ -180,12 +180,28 @@ def _delete_equal(
     plan = file.plan([*filter(file.has, columns)] or file.leaves.top_level[:1])
     plan.deletes = None  # by their own numbers
     _need_types(plan.empty.schema, schema)
+    waiting: list[tuple[int, int, pa.Table]] = []
+    count = 0
+
+    def compare() -> None:
+        equal = _among(pa.concat_tables([rows for _, _, rows in waiting]), values)
+        for part, first, rows in waiting:
+            vector.add(first + np.flatnonzero(equal[: rows.num_rows]), part)
+            equal = equal[rows.num_rows :]
+        waiting.clear()
+
     for part in range(file.num_parts):
         first = 0
         for rows in file.pieces(plan, part, GATHERED):
-            equal = _among(query.in_schema(number, rows, schema), values)
-            vector.add(first + np.flatnonzero(equal), part)
+            waiting.append((part, first, query.in_schema(number, rows, schema)))
             first += rows.num_rows
+            count += rows.num_rows
+            # Each time all values are hashed: for many, a file of many row groups would take hours.
+            if count >= values.num_rows:
+                compare()
+                count = 0
+    if waiting:
+        compare()
 
 
 def _among(rows: pa.Table, values: pa.Table) -> npt.NDArray[np.bool_]:
