@@ -253,3 +253,9 @@ def test_a_keyring_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     ring.disable("me")
     with pytest.raises(KmsAccessError):
         ring.sign(b"x", "me")
+
+
+@pytest.mark.parametrize("keys", [5, {"a": None}, {"a": [1]}])
+def test_signers_of_another_type_are_an_error_of_ours(keys: Any) -> None:
+    with pytest.raises((bs.UsageError, bs.PolicyError)):
+        bs.Signers(keys, "t")

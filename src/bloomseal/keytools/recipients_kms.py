@@ -144,5 +144,5 @@ def from_uri(uri: str) -> RecipientsKms:
     try:
         said = json.loads(base64.urlsafe_b64decode(uri.partition(":")[2]))
         return RecipientsKms(said["recipients"], said["kms"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError("no URI of recipients", hint="recipients stand in the policy: [keys.NAME]") from None

@@ -57,6 +57,8 @@ class Signers:
     kms: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.keys, Mapping):
+            raise UsageError("signers are a mapping of names to lines", hint='{"collector": "bsv1…"}')
         if not self.keys:
             raise PolicyError(f"table {self.table}: no signers", hint="leave signers out, so that anybody may write")
         try:
@@ -139,7 +141,7 @@ def as_signer(given: Any, kms: Callable[[], Any]) -> Signer:
 
 
 def _lines(given: str | Collection[str]) -> tuple[str, ...]:
-    lines = (given,) if isinstance(given, str) else tuple(given)
+    lines = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Collection) else ()
     if not lines or not all(isinstance(line, str) for line in lines):
         raise UsageError("a signer has one public key, or several, as lines", hint="bsv1…")
     return tuple(dict.fromkeys(lines))
