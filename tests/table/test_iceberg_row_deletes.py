@@ -237,7 +237,7 @@ def test_a_file_of_values_that_is_named_twice(lake: Lake) -> None:
     path = lake.folder / "data" / "e.parquet"
     rows = pa.table({"n": pa.array([1, 12], pa.int64()), "text": ["t1", "none has it"]})
     pq.write_table(ice.with_ids(rows, 1, 2), path)
-    for columns, sequence in ([1], 2), ([1, 2], None):
+    for columns, sequence in ([1, 1], 2), ([1, 2], None):
         told = VALUES | {"record_count": 2, "equality_ids": columns}
         lake.delete((path, manifests.FileFormat.PARQUET, told), sequence_of=sequence)
     assert lake.read() == [0, *range(2, 30)]
@@ -321,6 +321,11 @@ def in_orc(lake: Lake, one: str) -> None:
     lake.delete((path, manifests.FileFormat.ORC, told))
 
 
+def of_one_file(lake: Lake, one: str) -> None:
+    path, kind, told = ice.write_positions(lake.folder / "data" / "p.parquet", [(one, 1), (lake.names[1], 1)])
+    lake.delete((path, kind, told | {"referenced_data_file": one}))
+
+
 def names_in_bytes(lake: Lake, one: str) -> None:
     path, kind, told = ice.write_positions(lake.folder / "data" / "p.parquet", [(one, 1)])
     pq.write_table(pa.table({"file_path": [one.encode()], "pos": pa.array([1], pa.int64())}), path)
@@ -361,6 +366,7 @@ REFUSED: dict[Callable[[Lake, str], None], tuple[type[bs.BloomsealError], str]] 
     altered: (bs.FormatError, "checksum"),
     cut: (bs.FormatError, "outside the file"),
     no_place: (bs.FormatError, "does not say the place"),
+    of_one_file: (bs.FormatError, "of other data files"),
     names_in_bytes: (bs.FormatError, "of types binary and int64"),
     in_orc: (bs.UnsupportedError, "delete files in ORC"),
     without_ids: (bs.UnsupportedError, "without field ids"),

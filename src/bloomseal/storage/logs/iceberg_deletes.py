@@ -122,14 +122,14 @@ class DeleteIndex:
         if kind != "PARQUET":
             raise UnsupportedError(f"delete files in {kind}", file=live.path)
         if file.content == _BY_PLACE:
-            delete = DeleteFile(live, DeleteKind.POSITIONS, file.record_count)
             name = file[_REFERENCED] or _only_file(file)
+            delete = DeleteFile(live, DeleteKind.POSITIONS, file.record_count, data_file=name)
             found = self._of_partition.setdefault(row.partition, []) if name is None else self._of(name)
         elif file.content == _BY_VALUE:
             names = [self._column(number) for number in file.equality_ids or ()]
             if not names or None in names or any("." in name for name in names if name):
                 raise UnsupportedError("equality deletes by columns that the table does not have", file=live.path)
-            delete = DeleteFile(live, DeleteKind.VALUES, file.record_count, tuple(sorted(filter(None, names))))
+            delete = DeleteFile(live, DeleteKind.VALUES, file.record_count, tuple(sorted({*filter(None, names)})))
             found = self._everywhere if row.everywhere else self._of_partition.setdefault(row.partition, [])
         else:
             raise FormatError(f"a file whose content is {file.content}", file=live.path)

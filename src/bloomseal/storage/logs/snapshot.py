@@ -89,6 +89,7 @@ class DeleteFile:
         columns: of equality deletes, those that are compared.
         offset, size: of a deletion vector, its bytes in the (opened) file.
         length: of an encrypted deletion vector's file; None: as the storage has it.
+        data_file: of position deletes, the only file that they are about; None: the manifest does not say.
     """
 
     file: LiveFile
@@ -98,6 +99,7 @@ class DeleteFile:
     offset: int = 0
     size: int = 0
     length: int | None = None
+    data_file: str | None = None
 
 
 def told_apart(*facts: Any) -> str:

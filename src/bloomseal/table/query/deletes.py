@@ -104,6 +104,8 @@ class DeleteReader:
                         found.setdefault(name, []).append(positions[mine])
         assert parts.snapshot is not None  # noqa: S101 - its log names the deletes
         _need_same_names(parts.snapshot, found)
+        if one.data_file is not None and not found.keys() <= {one.data_file}:
+            raise FormatError("position deletes of other data files than the manifest says")
         return {name: np.concatenate(positions) for name, positions in found.items()}
 
     def _read_values(self, parts: TableParts, one: DeleteFile) -> pa.Table:
