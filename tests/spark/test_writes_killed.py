@@ -161,7 +161,7 @@ def after(spark: SparkSession, folder: Path) -> None:
     table, old = folder / "t", time.time() - 8 * 24 * 3600
     (table / ".spark-staging-0").mkdir()  # of one that was killed while it cleared away its own
     for path in table.rglob("*"):
-        if "run-" in path.name or any(part.startswith(".spark-staging-") for part in path.parts):
+        if "run-" in path.name or any(part.startswith((".spark-staging-", "_temporary")) for part in path.parts):
             os.utime(path, (old, old))
     rows = spark.range(ROWS).selectExpr("id", "concat('ssn-', id) AS ssn", "id AS k").coalesce(1)
     for mode in ("append", "overwrite"):
