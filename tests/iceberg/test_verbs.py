@@ -84,6 +84,24 @@ def test_an_index(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         assert bool(found) is there
 
 
+@pytest.mark.parametrize("name", ["dv16", "eqdel16"])
+def test_an_index_shows_no_deleted_row(
+    vectors: Path, keyring: bs.Keyring, spec: Callable[..., bs.DecryptionSpec], tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(vectors / "tables" / name, tmp_path / name)
+    told = json.loads((vectors / "tables" / f"{name}.expected.json").read_text())
+    table = bs.open_table(tmp_path / name, decryption=spec())
+    table.index("ssn", encryption=bs.EncryptionSpec("master-main", keys=keyring)).build()
+    table = bs.open_table(tmp_path / name, decryption=spec(), use_index="require")
+    left = {row[1]: row[0] for row in told["rows"] if row[1]}
+    first = min(left)[:3]
+    for number in range(len(told["rows"]) + 20):
+        ssn = f"{first}-{10 + number}-{number:04d}"
+        found = table.read(columns=["id"], where=[("ssn", "==", ssn)]).column("id").to_pylist()
+        assert found == ([left[ssn]] if ssn in left else [])
+    assert any(f"{first}-{10 + one}-{one:04d}" not in left for one in range(max(left.values())))
+
+
 @pytest.mark.parametrize(
     "command",
     [
