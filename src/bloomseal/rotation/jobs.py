@@ -207,7 +207,6 @@ class Rekey(Job):
         return opened(source, decryption), decryption
 
     def _filters(self, walk: Walk) -> FilterRequest | None:  # noqa: ARG002
-        """Those to build."""
         return self.bloom_filters
 
     def sealing(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
@@ -216,8 +215,8 @@ class Rekey(Job):
             return encryption_for(self.encryption, walk.source.ref)
         target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
-        keys, more = new_keys_of(walk, tools, self.external), {"access_log": decryption.access_log}
-        changes = {**more, "signers": decryption.signers, **self.changes}
+        changes = {"access_log": decryption.access_log, "signers": decryption.signers, **self.changes}
+        keys = new_keys_of(walk, tools, self.external)
         return like(walk, keys, by_master_key(walk, tools, target), changes)
 
     def _orc_target(self, file: DataFile) -> Target:
