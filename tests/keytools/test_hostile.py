@@ -111,7 +111,7 @@ def test_no_flipped_bit_gives_another_key(name: str, key: SecretKey, at: int, fl
     kms = InMemoryKms()
     for double in (True, False):
         tools = KeyTools(kms, double_wrapping=double)
-        material = tools._fresh.material_for(key, name, tools.wrap)
+        material = tools._fresh.material_for(key, name, tools.wrap, {})
         metadata = bytearray(KeyMetadata(material=material).to_bytes())
         metadata[at % len(metadata)] ^= flip
         tools.forget()

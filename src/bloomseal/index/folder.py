@@ -19,7 +19,6 @@ from ..core.keys.explicit import ExplicitKeys
 from ..core.parquet.chunk import Protection
 from ..core.storage.ref import FileRef
 from ..keytools.sources import as_key_source
-from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..read.parquet import ParquetFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -179,8 +178,7 @@ class IndexFolder(IndexPlace):
         Raises:
             UsageError: nothing seals the column. KeyAccessError, PolicyError: a master key can't be used.
         """
-        from ..keytools.sources import as_key_source  # look-ups need not load these
-        from ..keytools.tools import KeyTools
+        from ..keytools.tools import KeyTools  # look-ups need not load it
 
         spec = _narrowed(self.encryption, self.ref(MANIFEST), column)
         named = [key for key in (spec.footer_key, *(spec.column_keys or {}).values()) if isinstance(key, str)]
@@ -256,7 +254,8 @@ def _check_sealed(file: ParquetFile) -> None:
 def _own(keys: Any) -> Any:
     """The same keys, but none that anybody with a public key can have wrapped: he would choose the answers."""
     source = None if keys is None else as_key_source(keys)
-    return source.for_own_use() if isinstance(source, KeyTools) else keys
+    own = getattr(source, "for_own_use", None)  # of key tools, which look-ups by other keys need not load
+    return keys if own is None else own()
 
 
 def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSpec:

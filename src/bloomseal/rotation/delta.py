@@ -37,7 +37,7 @@ class DeltaChange:
     def __init__(self, ref: FileRef) -> None:
         self._ref, self._library = ref, library("deltalake", "delta", load_deltalake)
         self._live = {
-            path: (row, {name: _text(value, ref.path) for name, value in (row.get("partition") or {}).items()})
+            path: (row, {name: _text(value) for name, value in (row.get("partition") or {}).items()})
             for path, row in _live_in(self._newest(), ref).items()
         }
         self._actions: list[Any] = []
@@ -115,14 +115,8 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _text(value: Any, path: str) -> str | None:
-    """A partition column's value as a log has it (Delta transaction log protocol, "Partition Value Serialization").
-
-    Raises:
-        UnsupportedError: bytes, which the library does not read as it writes them.
-    """
-    if isinstance(value, bytes):
-        raise UnsupportedError("a Delta table that is partitioned by a binary column", file=path)
+def _text(value: Any) -> str | None:
+    """A partition column's value as a log has it (Delta transaction log protocol, "Partition Value Serialization")."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -70,7 +70,7 @@ FAILURES: list[type[BaseException]] = [
 
 def metadata() -> bytes:
     tools = bs.KeyTools(InMemoryKms({"pii": MASTER_KEY}), double_wrapping=False)
-    material = tools._fresh.material_for(SecretKey(DATA_KEY), "pii", tools.wrap)
+    material = tools._fresh.material_for(SecretKey(DATA_KEY), "pii", tools.wrap, {})
     return KeyMetadata(material=material).to_bytes()
 
 

@@ -358,7 +358,7 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
     return run.carry_out(Unseal(_decryption(opening, run.paths), output, in_place))
 
 
-@click.command(cls=Command, first=("--policy", "--table", "--dry-run"))
+@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--jobs", "--dry-run"))
 @_run_options
 @options(OpeningOptions, "opening")
 def sign(run: RunOptions, opening: OpeningOptions) -> int:
