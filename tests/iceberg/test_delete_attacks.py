@@ -128,6 +128,14 @@ def test_the_state_before_is_put_back(place: Path, spec: Spec) -> None:
         bs.open_table(place, decryption=spec(min_sequence_number=2))
 
 
+def right_or_refused(place: Path, spec: Spec) -> None:
+    try:
+        rows = bs.open_table(place, decryption=spec()).num_rows
+    except bs.BloomsealError:
+        return
+    assert rows == len(wanted(place.name))
+
+
 @pytest.mark.parametrize("place", ["eqdel16"], indirect=True)
 @pytest.mark.parametrize(
     "kind", ["int", "string", "binary", "boolean", "date", "timestamp", "decimal(3,1)", "float", "uuid"]
@@ -139,11 +147,7 @@ def test_values_are_compared_as_the_files_have_them(place: Path, spec: Spec, kin
         document: Any = json.loads(whole)
         document["schemas"][0]["fields"][number]["type"] = kind
         newest.write_text(json.dumps(document))
-        try:
-            rows = bs.open_table(place, decryption=spec()).num_rows
-        except bs.BloomsealError:
-            continue
-        assert rows == len(wanted(place.name))
+        right_or_refused(place, spec)
 
 
 @pytest.mark.parametrize("place", ["eqdel16"], indirect=True)
@@ -157,11 +161,7 @@ def test_columns_that_change_their_names_or_numbers(place: Path, spec: Spec) -> 
                 fields = document["schemas"][0]["fields"]
                 fields[one][name], fields[other][name] = fields[other][name], fields[one][name]
                 newest.write_text(json.dumps(document))
-                try:
-                    rows = bs.open_table(place, decryption=spec()).num_rows
-                except bs.BloomsealError:
-                    continue
-                assert rows == len(wanted(place.name))
+                right_or_refused(place, spec)
 
 
 @pytest.mark.parametrize("place", TABLES, indirect=True)
