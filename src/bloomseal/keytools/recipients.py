@@ -8,7 +8,6 @@ number, and for each recipient its id, encapsulated key and ciphertext.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Final
 from ..core.errors import KeyAccessError, PolicyError
 from ..core.keys.wrapping import unb64
 from .hpke import KeyKind, seal_to
+from .lines import as_line, from_line
 
 __all__ = [
     "MAX_RECIPIENTS",
@@ -36,7 +36,6 @@ _SEALED: Final = "bss1."
 _KINDS: Final = {1: KeyKind.HPKE, 2: KeyKind.X25519}
 _NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
 _ID: Final = 8
-_CHECKSUM: Final = 6
 _MAX_SEALED: Final = MAX_RECIPIENTS * 1300 * 4 // 3
 
 
@@ -59,19 +58,10 @@ class Recipient:
         Raises:
             KeyAccessError: no such line: another version or kind, altered, or cut off.
         """
-        text = line.strip() if isinstance(line, str) else ""
-        data = b""
-        if text.startswith(_LINE) and len(text) < 2048:
-            try:
-                rest = text.removeprefix(_LINE)
-                data = base64.b64decode(rest + "=" * (-len(rest) % 4), altchars=b"-_", validate=True)
-            except (binascii.Error, ValueError):
-                pass
-        kind = _KINDS.get(data[0]) if data else None
-        if kind is not None and len(data) == 1 + kind.public_length + _CHECKSUM:
-            found = cls(kind, data[1:-_CHECKSUM])
-            if found.line == text:  # the checksum, and that no other text stands for the same bytes
-                return found
+        payload = from_line(_LINE, line.strip()) if isinstance(line, str) else None
+        kind = _KINDS.get(payload[0]) if payload else None
+        if payload and kind is not None and len(payload) == 1 + kind.public_length:
+            return cls(kind, payload[1:])
         raise KeyAccessError(
             f"not a recipient: a line of {_LINE}... that is altered, cut off or of another version",
             hint="copy the whole line that bloomseal keyring recipient prints",
@@ -79,17 +69,13 @@ class Recipient:
 
     @property
     def line(self) -> str:
-        head = bytes([_NUMBERS[self.kind]]) + self.public
-        text = base64.urlsafe_b64encode(head + self._digest(b"checksum")[:_CHECKSUM])
-        return _LINE + text.decode("ascii").rstrip("=")
+        return as_line(_LINE, bytes([_NUMBERS[self.kind]]) + self.public)
 
     @property
     def id(self) -> str:
         """Says which key it is, in what is sealed to it, in audits and in messages."""
-        return self._digest(b"id")[:_ID].hex()
-
-    def _digest(self, purpose: bytes) -> bytes:
-        return hashlib.sha256(b"bloomseal recipient %s %d\x00" % (purpose, _NUMBERS[self.kind]) + self.public).digest()
+        digest = hashlib.sha256(b"bloomseal recipient id %d\x00" % _NUMBERS[self.kind] + self.public).digest()
+        return digest[:_ID].hex()
 
     def __repr__(self) -> str:
         return f"<Recipient {self.id}, {self.kind.algorithm}>"

@@ -7,7 +7,7 @@ nobody can alter what is signed without a key.
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import hashlib
 import os
 from functools import lru_cache
@@ -30,12 +30,12 @@ from ..core.errors import KeyAccessError, UsageError
 from ..core.storage.local import need_own, read_small
 from .kms.registry import client_for
 from .kms_protocols import SigningKms
+from .lines import as_line, from_line
 
 __all__ = ["FileSigner", "KmsSigner", "PublicKey", "Signer", "read_signing_file"]
 
 _LONGEST_PEM: Final = 1 << 14
 _LINE: Final = "bsv1"
-_CHECKSUM_BYTES: Final = 6
 _DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
 _ALGORITHMS: Final = {"ed25519": 1, "ecdsa-p256": 2, "ecdsa-p384": 3}
 """A key's algorithm → its number in a line."""
@@ -105,14 +105,11 @@ class PublicKey:
         Raises:
             UsageError: another text, or one that was mistyped.
         """
-        body = line.removeprefix(_LINE)
-        try:
-            data = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
-            payload, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-            if checksum == _checksum(payload) and (made := _from_raw(payload)).line == line:
-                return made
-        except (ValueError, IndexError):
-            pass
+        payload = from_line(_LINE, line)
+        if payload:
+            with contextlib.suppress(ValueError, IndexError):
+                if (made := _from_raw(payload)).line == line:
+                    return made
         raise UsageError("no signer's line, or a mistyped one", hint=f"{_LINE}…, as bloomseal keyring signer prints it")
 
     @property
@@ -122,8 +119,7 @@ class PublicKey:
             raw = self._key.public_bytes_raw()
         else:
             raw = self._key.public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
-        payload = bytes([_ALGORITHMS[self.algorithm]]) + raw
-        return _LINE + base64.urlsafe_b64encode(payload + _checksum(payload)).decode().rstrip("=")
+        return as_line(_LINE, bytes([_ALGORITHMS[self.algorithm]]) + raw)
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Whether this is the key's signature over the message, in its one form."""
@@ -240,10 +236,6 @@ class FileSigner:
 
     def __reduce__(self) -> str:
         raise TypeError("a signing key is not pickled")
-
-
-def _checksum(payload: bytes) -> bytes:
-    return hashlib.sha256(_LINE.encode() + payload).digest()[:_CHECKSUM_BYTES]
 
 
 def _from_raw(payload: bytes) -> PublicKey:

@@ -22,22 +22,23 @@ SEEDS = {name: hashlib.sha256(f"vector {name}".encode()).digest() for name in KI
 KEY = bytes(range(16))
 
 
-def identity(name: str, purpose: bytes) -> bytes:
+def identity(name: str) -> bytes:
     number, _, kem = KINDS[name]
     public = by_hand.public_key(kem, SEEDS[name])
-    return hashlib.sha256(b"bloomseal recipient %s %d\x00" % (purpose, number) + public).digest()
+    return hashlib.sha256(b"bloomseal recipient id %d\x00" % number + public).digest()
 
 
 def line(name: str) -> str:
     number, _, kem = KINDS[name]
-    data = bytes([number]) + by_hand.public_key(kem, SEEDS[name]) + identity(name, b"checksum")[:6]
-    return "bsr1" + base64.urlsafe_b64encode(data).decode().rstrip("=")
+    data = bytes([number]) + by_hand.public_key(kem, SEEDS[name])
+    checksum = hashlib.sha256(b"bsr1" + data).digest()[:6]
+    return "bsr1" + base64.urlsafe_b64encode(data + checksum).decode().rstrip("=")
 
 
 def sealed(name: str, key: bytes) -> str:
     number, _, kem = KINDS[name]
     info = b"bloomseal key for recipients, version 1\x00" + name.encode()
-    entry = identity(name, b"id")[:8] + by_hand.seal(kem, by_hand.public_key(kem, SEEDS[name]), key, info)
+    entry = identity(name)[:8] + by_hand.seal(kem, by_hand.public_key(kem, SEEDS[name]), key, info)
     return "bss1." + base64.b64encode(bytes([number, 1]) + entry).decode()
 
 
