@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .format.inspect import Inspection as Inspection
     from .format.verify import VerifyReport as VerifyReport
     from .keytools.keyring.keyring import Keyring as Keyring
-    from .keytools.signers import Signers as Signers
+    from .keytools.signatures.signers import Signers as Signers
     from .keytools.tools import KeyTools as KeyTools
     from .policy import Policy as Policy
     from .read.file import SealedFile as SealedFile

@@ -13,7 +13,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 import bloomseal as bs
 from bloomseal.audit import audit, may_destroy
 from bloomseal.audit.rendering.cbom import to_cbom
-from bloomseal.keytools.recipients import Recipient
+from bloomseal.keytools.recipients.recipient import Recipient
 
 ROWS = pa.table({"ssn": ["a", "b"], "n": [1, 2]})
 

@@ -37,7 +37,7 @@ def test_a_file_in_its_place_is_signed(
     ring = bs.Keyring(tmp_path / "keys.json", create=True)
     ring.create("footer")
     ring.create("author", kind="ed25519")
-    from bloomseal.keytools.signing import PublicKey
+    from bloomseal.keytools.signatures.keys import PublicKey
 
     line = PublicKey(ring.public_key("author")).line
     (tmp_path / "policy.toml").write_text(

@@ -25,7 +25,7 @@ import bloomseal as bs
 from bloomseal.cli.main import main
 from bloomseal.evidence.bundle.archive import MANIFEST, Member, Spool, opened, pack, unpack, write
 from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
-from bloomseal.keytools.signing import FileSigner, PublicKey
+from bloomseal.keytools.signatures.keys import FileSigner, PublicKey
 
 Found = TypeVar("Found")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.core.parquet.footer import peek
-from bloomseal.keytools.recipients import parse_sealed
+from bloomseal.keytools.recipients.recipient import parse_sealed
 from bloomseal.storage.places import open_source
 from games.seized import keys_of, shapes_of
 

@@ -16,10 +16,10 @@ from bloomseal import DecryptionSpec, Keyring, read_table
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KmsAccessError, KmsClient, Problem
-from bloomseal.keytools.hpke import KeyKind, open_sealed, public_bytes, seal_to
 from bloomseal.keytools.kms.common import claimed_version
 from bloomseal.keytools.kms_protocols import DescribingKms, KeyState
-from bloomseal.keytools.recipients import MAX_RECIPIENTS, Recipient, binding, parse_sealed
+from bloomseal.keytools.recipients.hpke import KeyKind, open_sealed, public_bytes, seal_to
+from bloomseal.keytools.recipients.recipient import MAX_RECIPIENTS, Recipient, binding, parse_sealed
 from bloomseal.keytools.recipients_kms import RecipientsKms
 from support import hpke_by_hand as by_hand
 

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import bloomseal as bs
-from bloomseal.keytools.signatures import SignatureFault, Statement, envelope, judge, pae
-from bloomseal.keytools.signers import Signers
-from bloomseal.keytools.signing import PublicKey
+from bloomseal.keytools.signatures.envelope import SignatureFault, Statement, envelope, judge, pae
+from bloomseal.keytools.signatures.keys import PublicKey
+from bloomseal.keytools.signatures.signers import Signers
 
 # RFC 8032, section 7.1, TEST 1, 2 and 3: secret key, public key, message, signature.
 RFC8032 = [

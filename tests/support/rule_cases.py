@@ -29,7 +29,7 @@ from bloomseal.core.encryption import FRAME_BYTES, SecretKey
 from bloomseal.core.keys.protocols import FileRef
 from bloomseal.core.sbbf import SplitBlockBloomFilter
 from bloomseal.core.thrift import Struct
-from bloomseal.keytools.signers import Signers
+from bloomseal.keytools.signatures.signers import Signers
 from bloomseal.policy import ColumnPolicy, Sensitivity, TablePolicy
 from bloomseal.policy.table import IndexPolicy
 from bloomseal.write import writer

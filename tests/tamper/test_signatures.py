@@ -188,7 +188,7 @@ def test_a_signer_who_was_revoked_is_refused(table: Table) -> None:
 
 
 def test_without_a_policy(table: Table) -> None:
-    from bloomseal.keytools.signers import Signers
+    from bloomseal.keytools.signatures.signers import Signers
 
     keys = bs.KeyTools(table.kms)
     for lines, expected in ((table.author.key.line, 60), (table.other.key.line, None)):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from ..keytools.signing import FileSigner as FileSigner
-    from ..keytools.signing import KmsSigner as KmsSigner
+    from ..keytools.signatures.keys import FileSigner as FileSigner
+    from ..keytools.signatures.keys import KmsSigner as KmsSigner
     from .bundle.manifest import verify as verify
     from .collect import make as make
 else:

@@ -28,7 +28,7 @@ from ..core.errors import BloomsealError, MissingFileError, PolicyError
 from ..core.storage.ref import FileRef
 from ..core.text import counted
 from ..keytools.access_log import host_name, user_name
-from ..keytools.signing import PublicKey, Signer
+from ..keytools.signatures.keys import PublicKey, Signer
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, TablePolicy
 from ..storage.atomic import storage_errors

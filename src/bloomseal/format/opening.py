@@ -37,7 +37,7 @@ def open_footer(
     try:
         seen = seen or peek(source)
         if decryption is not None and decryption.signers is not None and not keyless:
-            from ..keytools.signers import need_signed  # few tables have signers
+            from ..keytools.signatures.signers import need_signed  # few tables have signers
 
             need_signed(source, seen, decryption.signers)
         return _open(source, seen, decryption, NO_EXPECTATION if keyless else Expectation.of(decryption))

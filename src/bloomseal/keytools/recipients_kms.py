@@ -14,7 +14,7 @@ from ..core.keys.protocols import KmsClient
 from .keyring.keyring import Keyring
 from .kms.calls import client_of
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
-from .recipients import Recipient, recipients_of, seal_to_all, version_name
+from .recipients.recipient import Recipient, recipients_of, seal_to_all, version_name
 
 __all__ = ["RecipientsKms", "from_uri"]
 

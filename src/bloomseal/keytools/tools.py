@@ -25,7 +25,7 @@ from .kms.common import claimed_version
 from .kms.counters import Counters
 from .kms_protocols import KeyState
 from .material.beside import MaterialBeside
-from .recipients import parse_sealed
+from .recipients.recipient import parse_sealed
 from .recipients_kms import RecipientsKms
 
 __all__ = ["KeyTools", "ToolsFileKeys"]

@@ -53,7 +53,7 @@ class KeyPolicy:
         if self.activation and self.expiry and self.expiry < self.activation:
             raise PolicyError("expiry lies before activation")
         if self.recipients:
-            from ..keytools.recipients import recipients_of
+            from ..keytools.recipients.recipient import recipients_of
 
             try:
                 recipients_of(self.recipients)

@@ -23,7 +23,7 @@ from .places import check_template
 
 if TYPE_CHECKING:
     from ..core.decryption import IcebergSpec
-    from ..keytools.signers import Signers
+    from ..keytools.signatures.signers import Signers
     from ..keytools.tools import KeyTools
     from ..sbbf import FilterSpec
 
@@ -332,7 +332,7 @@ class TablePolicy:
         """Who may write the table's files; None: anybody who has keys."""
         if not self.signers:
             return None
-        from ..keytools.signers import Signers  # few tables have some
+        from ..keytools.signatures.signers import Signers  # few tables have some
 
         return Signers(self.signers, self.name, self.root, self.signer, getattr(self.kms, "kms", self.kms))
 

@@ -12,7 +12,7 @@ from ..core.encryption import SecretKey
 from ..core.errors import UsageError
 from ..core.parquet.walk import Walk
 from ..core.storage.ref import FileRef
-from ..keytools.signers import need_signer
+from ..keytools.signatures.signers import need_signer
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, resolve_policy

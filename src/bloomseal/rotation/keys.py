@@ -24,7 +24,7 @@ from ..keytools.keyring.keyring import Keyring
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms.common import claimed_version
 from ..keytools.kms_protocols import RewrappingKms
-from ..keytools.recipients import parse_sealed
+from ..keytools.recipients.recipient import parse_sealed
 from ..keytools.recipients_kms import RecipientsKms
 from ..keytools.sources import as_key_source
 from ..keytools.tools import KeyTools

@@ -11,7 +11,7 @@ from ..core.parquet.walk import Walk
 from ..core.storage.source import Source
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
-from ..keytools.signers import TailSigner, need_signer
+from ..keytools.signatures.signers import TailSigner, need_signer
 from ..specs import decryption_for
 from ..storage.atomic import storage_errors
 from ..storage.places import open_source

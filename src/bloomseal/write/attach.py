@@ -24,7 +24,7 @@ from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
-from ..keytools.signers import tail_signer
+from ..keytools.signatures.signers import tail_signer
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import decryption_for

@@ -22,7 +22,7 @@ from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
-from ..keytools.signers import tail_signer
+from ..keytools.signatures.signers import tail_signer
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, PolicyArguments, decryption_for, encryption_for, resolve_policy

@@ -18,7 +18,7 @@ from ..core.parquet.walk import Protection, Walk
 from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.opening import open_footer
-from ..keytools.signers import tail_signer
+from ..keytools.signatures.signers import tail_signer
 from ..storage.atomic import AtomicFile, fault_point
 
 __all__ = [

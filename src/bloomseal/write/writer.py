@@ -23,7 +23,7 @@ from ..core.storage.ref import FileRef
 from ..core.storage.source import Source
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
-from ..keytools.signers import tail_signer
+from ..keytools.signatures.signers import tail_signer
 from ..policy import TablePolicy
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for, resolve_policy

@@ -14,7 +14,7 @@ from ...core.spelling import nearest
 from ...keytools import KmsAccessError, Problem
 from ...keytools.keyring.keyring import Keyring
 from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFacts
-from ...keytools.recipients import Recipient
+from ...keytools.recipients.recipient import Recipient
 from ...keytools.tools import KeyTools
 
 __all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "DestructionQuestion", "DestructionReason", "ask", "named_version"]

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from ..._version import __version__
 from ...core.text import safe_text
-from ...keytools.hpke import KeyKind
-from ...keytools.recipients import kind_of
+from ...keytools.recipients.hpke import KeyKind
+from ...keytools.recipients.recipient import kind_of
 from ..facts.groups import groups
 from ..facts.uses import FOOTER, KEK, Use, total, uses_of
 from ..report import Report

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from ...keytools.signatures import SignatureFault
+from ...keytools.signatures.envelope import SignatureFault
 from ...storage.signatures import signature_of, signed_name
 from .findings import Finding
 from .judged import Facts, found

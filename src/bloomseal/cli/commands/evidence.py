@@ -20,7 +20,7 @@ from ..command import PATH, CommandGroup, CommandState
 from ..render import answer, facts, listed, print_json, printable, progress, table
 
 if TYPE_CHECKING:
-    from ...keytools.signing import Signer
+    from ...keytools.signatures.keys import Signer
 
 __all__ = ["evidence"]
 
@@ -190,7 +190,7 @@ def sign(bundle: str, signing: _Signing, signature: str | None, public_key: str 
 def public_key_of(key: str) -> int:
     """Print the public key, in PEM, of a key that signs with --sign: for whoever is to verify."""
     from ...evidence import KmsSigner
-    from ...keytools.signing import PublicKey
+    from ...keytools.signatures.keys import PublicKey
 
     pem = KmsSigner(key).public_key()
     if CommandState.current().json:

@@ -12,12 +12,12 @@ from typing import Final
 import click
 
 from ...core.errors import UsageError
-from ...keytools.hpke import KeyKind
 from ...keytools.keyring.keyfile import MasterKey
 from ...keytools.keyring.keyring import Keyring
-from ...keytools.recipients import Recipient
-from ...keytools.signers import as_signer
-from ...keytools.signing import PublicKey
+from ...keytools.recipients.hpke import KeyKind
+from ...keytools.recipients.recipient import Recipient
+from ...keytools.signatures.keys import PublicKey
+from ...keytools.signatures.signers import as_signer
 from ..arguments.keys import KeyringOptions, read_passphrase
 from ..arguments.options import option, options
 from ..command import PATH, CommandGroup, CommandState

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..._version import __version__
 from ...core.errors import BloomsealError, IntegrityError, UsageError
-from ...keytools.signing import PublicKey, Signer
+from ...keytools.signatures.keys import PublicKey, Signer
 from ...notebook import ShownInNotebooks
 from ...storage.atomic import identity_at
 from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write

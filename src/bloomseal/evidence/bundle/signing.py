@@ -1,4 +1,4 @@
-"""Signatures over the bytes of a manifest, whoever makes them (`bloomseal.keytools.signing`)."""
+"""Signatures over the bytes of a manifest, whoever makes them (`bloomseal.keytools.signatures.keys`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from ...keytools.signing import read_signing_file
+from ...keytools.signatures.keys import read_signing_file
 
 __all__ = ["Detached", "has_form"]
 

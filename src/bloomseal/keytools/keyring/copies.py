@@ -18,9 +18,9 @@ from ...core.keys.wrapping import unb64
 from ...core.storage.local import read_open, read_small
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement
-from ..hpke import open_sealed, seal_to
 from ..kms_protocols import KeyState
-from ..recipients import Recipient
+from ..recipients.hpke import open_sealed, seal_to
+from ..recipients.recipient import Recipient
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .wrapped import KMS

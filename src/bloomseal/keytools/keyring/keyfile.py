@@ -28,9 +28,9 @@ from ...core.errors import Hint, KeyAccessError, UsageError
 from ...core.keys.access import shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
-from ..hpke import KeyKind, public_bytes
 from ..kms_protocols import KeyState
-from ..recipients import Recipient
+from ..recipients.hpke import KeyKind, public_bytes
+from ..recipients.recipient import Recipient
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
 

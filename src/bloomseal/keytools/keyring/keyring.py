@@ -24,8 +24,8 @@ from ...core.keys.wrapping import open_by_ctr
 from ...core.storage.local import NO_NAME, can_name, identity, need_own, read_small
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement
-from ..hpke import KeyKind
 from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion
+from ..recipients.hpke import KeyKind
 from . import keyfile
 from .copies import open_copy, write_copy
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ...core.keys.access import KmsAccessError, Problem
-from ..hpke import KeyKind
+from ..recipients.hpke import KeyKind
 from .keyfile import KeyVersion
 from .wrapped import KMS, usable
 

@@ -12,11 +12,11 @@ from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError
 from ...core.keys.access import KmsAccessError, Problem
 from ...core.keys.wrapping import unwrap_locally, wrap_locally
-from ..hpke import KeyKind, open_sealed, own_key
 from ..kms.common import unpack
 from ..kms_protocols import KeyState, MasterKeyFacts, VersionFacts
-from ..recipients import binding as recipient_binding
-from ..recipients import parse_sealed, seal_to_all, version_name
+from ..recipients.hpke import KeyKind, open_sealed, own_key
+from ..recipients.recipient import binding as recipient_binding
+from ..recipients.recipient import parse_sealed, seal_to_all, version_name
 from .keyfile import KeyVersion, MasterKey
 
 __all__ = ["KMS", "facts", "find", "open_unbound", "symmetric", "unwrap", "usable", "witness", "wrap"]

@@ -17,7 +17,7 @@ from ...core.errors import BloomsealError, KeyAccessError, MissingDependencyErro
 from ...core.keys.access import KmsAccessError, Problem, shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
-from ..recipients import claimed_recipients
+from ..recipients.recipient import claimed_recipients
 
 __all__ = [
     "Diagnosis",

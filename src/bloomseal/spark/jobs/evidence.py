@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...evidence.collect import Beside, Evidence, finished, gather, ready
-from ...keytools.signing import Signer
+from ...keytools.signatures.keys import Signer
 from .audit import looked
 from .common import TableJob
 

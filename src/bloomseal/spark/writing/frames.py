@@ -17,7 +17,7 @@ from ...core.parquet.expectation import Expectation
 from ...core.parquet.footer import FooterKind, peek
 from ...core.parquet.statistics import all_null
 from ...core.storage.ref import FileRef
-from ...keytools.recipients import recipients_of, version_name
+from ...keytools.recipients.recipient import recipients_of, version_name
 from ...policy import Policy, TablePolicy
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError

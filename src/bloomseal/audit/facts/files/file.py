@@ -9,7 +9,7 @@ from typing import Final
 
 from ....core.errors import BloomsealError
 from ....core.storage.ref import FileRef
-from ....keytools.signatures import Authorship
+from ....keytools.signatures.envelope import Authorship
 from ..keys import KeyFacts, SidecarView
 from .gaps import Gap
 

@@ -30,7 +30,7 @@ from ....core.storage.source import Source
 from ....index.place import is_signed
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
-from ....keytools.signatures import Authorship, SignatureFault
+from ....keytools.signatures.envelope import Authorship, SignatureFault
 from ....keytools.sources import as_key_source
 from ....storage.discovery.kinds import is_of_index
 from ....storage.formats import Format, format_of
@@ -40,7 +40,7 @@ from .chunk_scan import ChunkScan
 from .file import FileFacts, FilterCheck
 
 if TYPE_CHECKING:
-    from ....keytools.signers import Signers
+    from ....keytools.signatures.signers import Signers
     from ....policy import TablePolicy
     from ....storage.logs.iceberg_keys import IcebergFileKey
 

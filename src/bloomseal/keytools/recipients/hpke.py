@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, hpke
 from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from ..core.encryption import SecretKey
-from ..core.errors import KeyAccessError, UnsupportedError
+from ...core.encryption import SecretKey
+from ...core.errors import KeyAccessError, UnsupportedError
 
 __all__ = ["KeyKind", "open_sealed", "own_key", "public_bytes", "seal_to"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from ..core.errors import BloomsealError
-from ..core.keys.material import parse_object
-from ..core.limits import MAX_SIGNATURE_FILE_BYTES
-from ..core.parquet.footer import Peek
-from ..core.thrift import Struct
-from .signing import PublicKey
+from ...core.errors import BloomsealError
+from ...core.keys.material import parse_object
+from ...core.limits import MAX_SIGNATURE_FILE_BYTES
+from ...core.parquet.footer import Peek
+from ...core.thrift import Struct
+from .keys import PublicKey
 
 __all__ = ["Authorship", "SignatureFault", "Statement", "envelope", "judge", "pae"]
 

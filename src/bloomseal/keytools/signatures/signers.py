@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..core.cached import cached_property
-from ..core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ..core.parquet.footer import Peek, peek
-from ..core.spelling import named_options
-from ..core.storage.ref import FileRef, path_in_table
-from ..core.storage.source import Source
-from ..storage.atomic import identity_at
-from ..storage.places import resolve_path
-from ..storage.signatures import SignatureBeside
-from .kms.registry import client_for
-from .signatures import Authorship, SignatureFault, Statement, envelope, judge
-from .signing import FileSigner, KmsSigner, PublicKey, Signer
+from ...core.cached import cached_property
+from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...core.parquet.footer import Peek, peek
+from ...core.spelling import named_options
+from ...core.storage.ref import FileRef, path_in_table
+from ...core.storage.source import Source
+from ...storage.atomic import identity_at
+from ...storage.places import resolve_path
+from ...storage.signatures import SignatureBeside
+from ..kms.registry import client_for
+from .envelope import Authorship, SignatureFault, Statement, envelope, judge
+from .keys import FileSigner, KmsSigner, PublicKey, Signer
 
 __all__ = [
     "SIGNER_VARIABLE",
@@ -43,7 +43,8 @@ class Signers:
         table: the table's name, which is part of what is signed.
         root: the table's folder, from which paths count; None: the one that is read as a table.
         signer: signs what is written here: ``KMS_URI#KEY``, a private key's PEM file, a key's name in `kms`, or a
-            `bloomseal.keytools.signing.Signer`; of a signer with several keys a list. None: ``$BLOOMSEAL_SIGNER``.
+            `bloomseal.keytools.signatures.keys.Signer`; of a signer with several keys a list.
+            None: ``$BLOOMSEAL_SIGNER``.
         kms: where a key that is named alone is.
 
     Raises:

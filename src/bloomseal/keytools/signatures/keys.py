@@ -26,11 +26,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from ..core.errors import KeyAccessError, UsageError
-from ..core.storage.local import need_own, read_small
-from .kms.registry import client_for
-from .kms_protocols import SigningKms
-from .lines import as_line, from_line
+from ...core.errors import KeyAccessError, UsageError
+from ...core.storage.local import need_own, read_small
+from ..kms.registry import client_for
+from ..kms_protocols import SigningKms
+from ..lines import as_line, from_line
 
 __all__ = ["FileSigner", "KmsSigner", "PublicKey", "Signer", "read_signing_file"]
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..core.errors import KeyAccessError, PolicyError
-from ..core.keys.wrapping import unb64
+from ...core.errors import KeyAccessError, PolicyError
+from ...core.keys.wrapping import unb64
+from ..lines import as_line, from_line
 from .hpke import KeyKind, seal_to
-from .lines import as_line, from_line
 
 __all__ = [
     "MAX_RECIPIENTS",

@@ -1,0 +1,1 @@
+"""Public keys that keys are sealed to, by writers who cannot read."""
