@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -254,6 +255,55 @@ def test_what_changes_a_file_signs_it_again(table: Table) -> None:
     (file,) = table.file.parent.glob("*.parquet")
     assert digest(file)[:32] in table.signature.name
     assert bs.read_table(table.root, policy=table.policy()).num_rows == 66
+
+
+def test_reports_and_journals_name_the_operator(table: Table) -> None:
+    """Whoever changes a file answers for it: his name takes the author's place everywhere."""
+    ring, journal = bs.Keyring(table.home / "keys.json"), table.home / "journal.jsonl"
+    signed = table.policy().plaintext_footer
+    both = {"author": table.author.key.line, "operator": table.other.key.line}
+
+    def policy() -> TablePolicy:
+        """As of a new process, which knows the keyring's new version."""
+        ring.rotate("footer")
+        table.kms = Counted(bs.Keyring(ring.path))
+        return table.policy(table.other, signed=signed, signers=both)
+
+    def reader() -> bs.SealedFile:
+        return bs.open_file(next(table.file.parent.glob("*.parquet")), policy=policy())
+
+    with reader() as file:
+        assert file.verify().signed_by == "author"
+    assert bs.rewrap(table.file, policy=policy(), dry_run=True).signed_by is None
+    ways: list[Callable[[], Any]] = [
+        lambda: bs.rewrap(table.file, policy=policy()),
+        lambda: bs.attach_filters(table.file, {"n": True}, decryption=policy()),
+        lambda: bs.rekey(table.file, policy=policy()),
+        lambda: bs.rotation.rotate(table.root, bs.rotation.Rewrap(policy()), journal=journal).files[0],
+        lambda: bs.open_table(table.root, policy=policy()).erase("n = 0").files[0],
+    ]
+    for way in ways:
+        assert way().signed_by == "operator"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [line["signed_by"] for line in lines if line["event"] == "done"] == ["operator"]
+    bs.write_dataset(ROWS.slice(0, 7), table.root / "day=1", policy=policy(), mode="append")
+    (made,) = bs.open_table(table.root, policy=policy()).compact().files
+    assert made["signed_by"] == "operator"
+    with reader() as file:
+        assert file.verify().signed_by == "operator"
+
+
+@pytest.mark.parametrize("way", ["unsealed", "replaced", "erased"])
+def test_a_signature_goes_with_its_file(table: Table, way: str) -> None:
+    policy = table.policy(table.author)
+    match way:
+        case "unsealed":
+            assert bs.rotation.rotate(table.root, bs.rotation.Unseal(policy, in_place=True)).ok
+        case "replaced":
+            bs.write_table(ROWS, table.file)
+        case "erased":
+            assert bs.open_table(table.root, policy=policy).erase("n >= 0").ok
+    assert [path.name for path in table.file.parent.iterdir()] == ([] if way == "erased" else [table.file.name])
 
 
 def test_files_that_are_there_are_signed_by_who_has_looked_into_them(table: Table) -> None:

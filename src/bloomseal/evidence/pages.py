@@ -77,7 +77,7 @@ the bundle is as its signers left it.</p>
 {% for r in told.rotations %}<tr><td data-name="Journal">{{ r.journal }}</td>
 <td data-name="No file was missed">{{ claim(r.complete) }}</td>
 <td data-name="What">{{ r.operation or "" }}{% for p in r["keys"] %}<br>{{ p.before or "none" }} to {{ p.after or "none" }}: {{ p.files }} files{% endfor %}</td>
-<td data-name="By">{{ r.by | join(", ") }}</td><td data-name="From, to">{{ r.started or "" }}<br>{{ r.ended or "no end" }}</td>
+<td data-name="By">{{ r.by | join(", ") }}{% for name, count in r.signed_by.items() %}<br>{{ count }} files signed by {{ name }}{% endfor %}</td><td data-name="From, to">{{ r.started or "" }}<br>{{ r.ended or "no end" }}</td>
 <td data-name="Files">{% for status, count in r.files.items() %}{{ count }} {{ status }}<br>{% endfor %}</td><td data-name="Chain">{{ r.chain }}</td></tr>
 {% endfor %}</tbody></table></div>{% else %}<p>No journal is in the bundle.</p>{% endif %}
 <h2>Destruction</h2>

@@ -38,6 +38,7 @@ class Rotation:
         by: user@host of everybody who had a part in it.
         files: status → number of files, ``unfinished`` among them.
         keys: before, after (``name:version``; None: none) and files, for each such pair.
+        signed_by: signer → number of files that he answers for since.
         chain: ``whole``; ``whole from line N on``; ``none``: an older version's journal; or ``broken``.
         problem: why nothing can be said of it.
         head: digest of its last line: a journal that is shorter later on was cut off.
@@ -52,6 +53,7 @@ class Rotation:
     by: list[str] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
     keys: list[dict[str, Any]] = field(default_factory=list)
+    signed_by: dict[str, int] = field(default_factory=dict)
     chain: str = "none"
     problem: str | None = None
     head: str | None = None
@@ -172,6 +174,7 @@ class _Telling:
         self._found = found
         self._chain = Chain()
         self._state: dict[str, str] = {}
+        self._signed: dict[str, str] = {}
         self._pairs: dict[str, frozenset[_Pair]] = {}
         self._kept: dict[frozenset[_Pair], frozenset[_Pair]] = {}
         self._by: dict[str, None] = {}
@@ -211,6 +214,8 @@ class _Telling:
                 pairs = frozenset(_pair(key) for key in event.get("keys") or () if isinstance(key, dict))
                 if pairs or file not in self._pairs:
                     self._pairs[file] = self._kept.setdefault(pairs, pairs)
+                if event.get("signed_by") is not None:
+                    self._signed[file] = sys.intern(str(event["signed_by"]))
             case "failed":
                 self._state[file] = "failed"
 
@@ -229,6 +234,7 @@ class _Telling:
         found.ended = self._ended
         found.by = list(self._by)
         found.files = dict(sorted(Counter(self._state.values()).items()))
+        found.signed_by = dict(sorted(Counter(self._signed.values()).items()))
         found.keys = [
             {"before": before, "after": after, "files": count}
             for (before, after), count in sorted(pairs.items(), key=lambda item: [str(one) for one in item[0]])

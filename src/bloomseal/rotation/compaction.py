@@ -168,7 +168,7 @@ class _Compaction:
             writer.before_name = lambda: _take_turn(turn, group)
             writer.close()
             fault_point("compact placed")
-            self.report.files.append({**told, "new_size": writer.bytes_written})
+            self.report.files.append({**told, "new_size": writer.bytes_written, "signed_by": writer.signed_by})
             for one in group:
                 self._remove(one)
                 fault_point("compact removed")

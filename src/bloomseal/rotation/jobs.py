@@ -121,6 +121,7 @@ class Rewrap(Job):
             keys=told["keys"],
             left=report.left,
             unreferenced=report.unreferenced,
+            signed_by=report.signed_by,
             stamp=report.versions,
         )
 

@@ -4,13 +4,13 @@
 
     {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "user": "etl", "host": "etl-3", ...}
     {"event": "begin", "file": "/data/t/0.parquet", "mark": [...], "at": "...", "chain": "<SHA-256 of the line above>"}
-    {"event": "done", "file": "/data/t/0.parquet", "status": "rekeyed", "mark": [...], "stamp": {}, "keys": [...], ...}
+    {"event": "done", "file": "/data/t/0.parquet", "status": "rekeyed", "keys": [...], "signed_by": "ops", ...}
     {"event": "failed", "file": "/data/t/1.parquet", "why": "...", ...}
     {"event": "resume", "user": "etl", "host": "etl-4", ...}
     {"event": "end", ...}
 
-It holds paths, names and versions of master keys before and after, and what went wrong, never a key or a wrapped one. A
-last line that a crash has cut off is dropped.
+It holds paths, names and versions of master keys before and after, who signed the new file, and what went wrong, never
+a key or a wrapped one. A last line that a crash has cut off is dropped.
 
 Each line holds the digest of the one before, so that none is altered, taken out or put in between without a trace.
 Lines that are cut off at the end leave none: who wants to notice that keeps the last digest elsewhere (an evidence
@@ -142,15 +142,18 @@ class NoJournal:
         mark: Mark | None,
         stamp: Mapping[str, Any],
         keys: Sequence[Mapping[str, Any]] = (),
+        *,
+        signed_by: str | None = None,
     ) -> None:
         """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions
-        wrapped its keys before and wrap them now (`FileOutcome.keys`).
+        wrapped its keys before and wrap them now (`FileOutcome.keys`), `signed_by` who answers for it from now on.
 
         It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at
         again.
         """
         told = [{name: key.get(name) for name in _OF_KEYS} for key in keys]
-        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told)
+        by = {} if signed_by is None else {"signed_by": signed_by}
+        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told, **by)
 
     def fail(self, file: str, why: str) -> None:
         """A file is as it was; a resumed run tries it again."""

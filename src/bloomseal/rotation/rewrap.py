@@ -18,6 +18,7 @@ from ..format.opening import open_footer
 from ..keytools.access_log import AccessLog
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.material.store import MaterialStore
+from ..keytools.signatures.signers import tail_signer
 from ..notebook import ShownInNotebooks
 from ..policy import PolicyChoice
 from ..specs import PolicyArguments, decryption_for, resolve_policy
@@ -65,6 +66,8 @@ class RewrapReport(ShownInNotebooks):
         bytes_written: beyond what the kernel copied: the new footer, or the key material beside the file.
         bytes_copied: by the kernel, untouched.
         kms_calls: to be expected, at most; counted in a dry run only.
+        signed_by: who signed the file anew, by his name in the policy; None where nobody has to, and where only key
+            material beside the file was replaced.
         versions: master keys that are to wrap the file's keys → the version that they wrap with now.
     """
 
@@ -76,6 +79,7 @@ class RewrapReport(ShownInNotebooks):
     bytes_written: int = 0
     bytes_copied: int = 0
     kms_calls: int = 0
+    signed_by: str | None = None
     versions: dict[str, str | None] = field(default_factory=dict)
     calls: dict[Hashable, int] = field(default_factory=dict, repr=False)
 
@@ -302,9 +306,11 @@ class _One:
                 need_unchanged(ref, before)
 
         local = before if ref.filesystem is None else None
+        sign = tail_signer(self.decryption, ref)
         self.report.bytes_written += exchange_key_metadata(
-            self._walk, replacements, self.decryption, before=local, check=check
+            self._walk, replacements, self.decryption, before=local, check=check, sign=sign
         )
+        self.report.signed_by = None if sign is None else sign.name
         self.report.bytes_copied = self._walk.footer.offset
 
     def _write_beside(self, edits: dict[str, tuple[str, str]], done: list[tuple[_Held, KeyMaterial]]) -> set[str]:

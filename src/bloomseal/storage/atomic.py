@@ -267,8 +267,11 @@ class AtomicFile:
             fault_point("signed")
 
     def _signature_before(self) -> SignatureBeside | None:
-        """That of the file in whose place the new one comes."""
-        return signature_of(self._ref) if self._sign is not None and self.takes_a_place() else None
+        """That of the file in whose place the new one comes. A store is asked only where files are signed: that takes
+        requests.
+        """
+        asked = self._sign is not None or self._new is not None
+        return signature_of(self._ref) if asked and self.takes_a_place() else None
 
     def _as_written(self, fd: int) -> Source:
         """The new file, for the check; by its descriptor, so that it is the very file that takes the name."""

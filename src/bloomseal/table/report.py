@@ -27,7 +27,8 @@ class CompactionReport(ShownInNotebooks):
 
     Attributes:
         dry_run: nothing was written.
-        files: one entry per new file: output, files (those that it replaces), rows, old_size, new_size.
+        files: one entry per new file: output, files (those that it replaces), rows, old_size, new_size,
+            signed_by.
         left: file → why it can't become part of another one, however small it is.
         failed: the first of some files that were to become one → why they did not. They are as they were.
         finished: files that an earlier run, which was killed, had replaced already, and that are gone now.

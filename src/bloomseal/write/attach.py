@@ -57,6 +57,7 @@ class AttachReport(ShownInNotebooks):
         zeroed_bytes: bytes of replaced filters that stood in clear, overwritten with zeros.
         dead_bytes: bytes that nothing refers to any more: replaced filters, zeroed or sealed.
         old_size, new_size: of the file, in bytes.
+        signed_by: who signed the new file, by his name in the policy; None where nobody has to.
     """
 
     path: str
@@ -66,6 +67,7 @@ class AttachReport(ShownInNotebooks):
     dead_bytes: int = 0
     old_size: int = 0
     new_size: int = 0
+    signed_by: str | None = None
 
 
 def attach_filters(
@@ -111,6 +113,7 @@ def attach_filters(
         sign = tail_signer(decryption, source.ref)
         with AtomicFile(source.ref, replaces=source.identity, like=source, sign=sign) as out:
             report = attaching.run(out, progress)
+            report.signed_by = None if sign is None else sign.name
             out.commit(lambda reopened: attaching.check(reopened, unsigned(decryption)))
         return report
 

@@ -18,7 +18,7 @@ from ..core.parquet.walk import Protection, Walk
 from ..core.storage.source import Source
 from ..core.thrift import Struct
 from ..format.opening import open_footer
-from ..keytools.signatures.signers import tail_signer
+from ..keytools.signatures.signers import TailSigner
 from ..storage.atomic import AtomicFile, fault_point
 
 __all__ = [
@@ -91,12 +91,14 @@ def exchange_key_metadata(
     *,
     before: tuple[int, ...] | None,
     check: Callable[[Walk], None],
+    sign: TailSigner | None = None,
 ) -> int:
     """Replace a file by one with other key metadata; its modules are copied by the kernel, as they are.
 
     Args:
         before: the file's identity, taken before it was opened.
         check: called with the new file, its footer opened through the new key metadata, before it takes its name.
+        sign: signs the new file.
 
     Returns:
         The bytes written beyond that copy.
@@ -106,7 +108,6 @@ def exchange_key_metadata(
             every case the file is as it was.
     """
     end = rewrapped_footer(walk, replacements)
-    sign = tail_signer(decryption, walk.source.ref)
     with AtomicFile(walk.source.ref, replaces=before, like=walk.source, sign=sign) as out:
         out.copy_from(walk.source, walk.footer.offset)
         fault_point("copied")

@@ -161,6 +161,11 @@ class FileWriter:
         return self._file.placed
 
     @property
+    def signed_by(self) -> str | None:
+        """Who signs the file, by his name in the policy; None where nobody has to."""
+        return None if self._sign is None else self._sign.name
+
+    @property
     def complete(self) -> bool:
         """The file has its name."""
         return self._state is _WriterState.COMPLETE

@@ -112,6 +112,7 @@ def _for_people(report: RotationReport) -> dict[str, Any]:
         "unchecked": _by_column(report, "unchecked", "nothing_tells_whether_its_filter_is_right"),
         "dropped": _by_column(report, "dropped", "its_filter_in_clear_was_not_taken_over"),
         "old_copies": Counter(one.old_copies for one in report.files if one.old_copies),
+        "signed_by": Counter(one.signed_by for one in report.files if one.signed_by),
     }
     return {**report.counts, **told}
 
