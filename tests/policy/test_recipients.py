@@ -100,6 +100,29 @@ def exported(ring: bs.Keyring, folder: Path, name: str, recipient: str) -> Path:
     return folder / "copy.json"
 
 
+def test_keys_that_nobody_here_opens_are_not_said_to_be_checked(
+    tmp_path: Path, ring: bs.Keyring, writer: Path, reader: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = bs.Keyring(tmp_path / "other.json", create=True)
+    place, folder = tmp_path / "a.parquet", tmp_path / "lake"
+    for environment in ({}, {"BLOOMSEAL_KEYRING": str(other.path)}):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        for write in (
+            lambda: bs.write_table(ROWS, place, policy=writer, check_keys=True),
+            lambda: bs.write_dataset(ROWS, folder, policy=writer, mode="overwrite", check_keys=True),
+        ):
+            with pytest.raises(bs.KeyAccessError, match="recipients of pii"):
+                write()
+        assert not place.exists()
+        assert not list(folder.glob("*.parquet"))
+    for asked in (None, False):
+        for _ in range(2):
+            bs.write_dataset(ROWS, folder, policy=writer, mode="overwrite", check_keys=asked)
+    bs.write_dataset(ROWS, folder, policy=reader, mode="overwrite", check_keys=True)
+    assert bs.read_table(folder, policy=reader) == ROWS
+
+
 def test_each_file_has_a_key_encryption_key_of_its_own(tmp_path: Path, writer: Path) -> None:
     tables, wrapped = bs.Policy.load(writer), []
     for name in ("a", "b"):

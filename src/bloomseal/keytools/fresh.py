@@ -63,15 +63,15 @@ class FreshKeys:
             wrapped_kek=kek.wrapped,
         )
 
-    def read_back(self, material: KeyMaterial, key: SecretKey) -> None:
-        """Whether what the KMS has wrapped leads back to `key`. It is asked once for each wrapping, past the cache that
-        remembers what was wrapped here.
+    def read_back(self, material: KeyMaterial, key: SecretKey) -> bool:
+        """Whether what the KMS has wrapped was seen to lead back to `key`: not where it is for recipients, and nobody
+        here is one. It is asked once for each wrapping, past the cache that remembers what was wrapped here.
 
         Raises:
             KeyAccessError: it leads to another key, or the KMS won't unwrap; see `Problem`.
         """
         if self.kms.writes_only and self.kms.writes_for_others(material.master_key):
-            return  # wrapped here, by nobody else, and nobody here opens it
+            return False  # wrapped here, by nobody else, and nobody here opens it
         wrapped = material.wrapped_kek or material.wrapped_dek
 
         def load() -> bool:
@@ -79,7 +79,7 @@ class FreshKeys:
                 found = self.kms.unwrap(wrapped, material.master_key)
             except KmsAccessError as error:
                 if error.problem is Problem.UNKNOWN and self.kms.writes_for_others(material.master_key):
-                    return True  # a keyring for the policy's other master keys, or for something else
+                    return False  # a keyring for the policy's other master keys, or for something else
                 raise
             try:
                 if material.kek_id is not None:
@@ -94,7 +94,7 @@ class FreshKeys:
                 )
             return True
 
-        self.confirmed.get(self.kms.place(material.master_key, wrapped), load)
+        return self.confirmed.get(self.kms.place(material.master_key, wrapped), load)
 
     def forget(self) -> None:
         """Make new key encryption keys, and read back what was wrapped, from now on."""

@@ -350,17 +350,23 @@ class ToolsFileKeys(MaterialBeside):
             material = replace(material, is_footer_key=True, kms_instance_id=instance_id, kms_instance_url=instance_url)
         return key, self._metadata(material).to_bytes()
 
-    def confirm(self) -> None:
+    def confirm(self) -> set[str]:
         """Have the KMS give back what it has wrapped for this file's new keys.
+
+        Returns:
+            Master keys whose recipients open it, of whom nobody is here.
 
         Raises:
             KeyAccessError: it wrapped another key, or won't unwrap; see `Problem`.
         """
+        unseen = set()
         for column, material, key in self._made:
             try:
-                self._tools._fresh.read_back(material, key)
+                if not self._tools._fresh.read_back(material, key):
+                    unseen.add(material.master_key)
             except BloomsealError as error:
                 raise error.at(file=self._path, column=column) from None
+        return unseen
 
     def commit(self) -> None:
         """As `FileKeys.commit`; the file's keys are forgotten."""

@@ -19,6 +19,7 @@ from ..format.plain import plain_schema, plain_table
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, resolve_policy
+from ..storage.atomic import AtomicFile
 from ..write.arguments import FilterRequest, WriterOptions, a_count, policy_apart
 from ..write.rows_in import Rows, rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FileWriter
@@ -146,8 +147,6 @@ def write_dataset(
     rows = rows_in(data)
     _check_columns(plain_schema(rows.schema), sealing, by, bloom_filters or ())
     target = TargetFolder(folder, filesystem, existing)
-    if check_keys is None and target.replaces:
-        check_keys = True
     arguments = {"encryption": sealing, "bloom_filters": bloom_filters, "threads": threads, **encoding}
     arguments["check_keys"] = check_keys
     writing = _DatasetWrite(target, by, settings, file_name, rows, arguments, progress)
@@ -210,6 +209,13 @@ class _FolderFile:
         if len(self.pending) >= _MOST_PIECES:
             self.pending = [pa.concat_tables(self.pending).combine_chunks()]
             self.waiting = self.pending[0].nbytes
+
+
+class _ReplacingFile(FileWriter):
+    """One for which the table's old files go."""
+
+    def _replaces(self, file: AtomicFile) -> bool:  # noqa: ARG002
+        return True
 
 
 class _DatasetWrite:
@@ -331,7 +337,8 @@ class _DatasetWrite:
         self._started += 1
         place = self._target.new(posixpath.join(folder, name))
         # Sealed for its final place, which AAD prefixes and key material beside the file go by.
-        writer = FileWriter(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
+        kind = _ReplacingFile if self._target.replaces else FileWriter
+        writer = kind(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
         file.writer, file.path = writer, place.path
         self._written[folder] = None
         return writer

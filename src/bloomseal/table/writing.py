@@ -82,8 +82,8 @@ def write_table(
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
         check_keys: have the KMS open each key that it has wrapped, before the file takes its name: whatever it wrapped
-            wrongly would be lost with the file. None: where the file takes another one's place. Who may only wrap
-            writes to new places, or says False.
+            wrongly would be lost with the file. None: where the file takes another one's place, and somebody here
+            opens what is sealed to recipients. Who may only wrap writes to new places, or says False.
         filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
         options: ``policy=`` and ``table=``, see `bloomseal.specs.PolicyArguments`. And what
             `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index, which

@@ -167,14 +167,16 @@ class OutputKeys:
         told = {column: wrapped_by(self._source, metadata) for column, metadata in named.items()}
         return {column: one for column, one in told.items() if one is not None}
 
-    def confirm(self) -> None:
+    def confirm(self) -> set[str]:
         """Whether the wrapped keys lead back to the keys. A new file is checked with those at hand, and would open.
+
+        Returns:
+            Master keys of which nobody here could tell.
 
         Raises:
             KeyAccessError: the KMS wrapped other keys, or won't unwrap.
         """
-        if self._source is not None:
-            self._source.confirm()
+        return (self._source.confirm() if self._source is not None else None) or set()
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""

@@ -322,13 +322,23 @@ class FileWriter:
         """What would be replaced is lost where the KMS has wrapped wrongly: nobody could open the new file."""
         if self._keys is None or self._check_keys is False:
             return
-        if not (self._check_keys or file.takes_a_place()):
+        if not (self._check_keys or self._replaces(file)):
             return
         try:
-            self._keys.confirm()
+            unseen = self._keys.confirm()
         except KeyAccessError as error:
             error.what += ", asked for what it has wrapped before a file is replaced"
             raise
+        if unseen and self._check_keys:
+            raise KeyAccessError(
+                f"nothing here opens what is sealed to the recipients of {min(unseen)}, so that it can't be checked",
+                file=self._ref.path,
+                hint="without check_keys; or with a recipient's keyring",
+            )
+
+    def _replaces(self, file: AtomicFile) -> bool:
+        """Whether something goes for the new file."""
+        return file.takes_a_place()
 
     def _discard_keys(self) -> None:
         if self._keys is not None:

@@ -59,9 +59,12 @@ class FileKeys(Protocol):
         """
         ...
 
-    def confirm(self) -> None:
+    def confirm(self) -> set[str] | None:
         """Called before a new file takes the place of the one that it was made from: do the keys that somebody else
         has wrapped lead back to the keys?
+
+        Returns:
+            Master keys of which nobody here could tell, since others open what they wrap.
 
         Raises:
             KeyAccessError: they don't, or it can't be told.
