@@ -77,3 +77,11 @@ def test_a_version_may_go_once_no_file_is_sealed_to_it(tmp_path: Path, ring: bs.
     stranger.create("pii", kind="hpke")
     bs.write_table(ROWS, folder / "b.parquet", policy=policy(stranger.recipient("pii")))
     assert may_destroy("pii", "1", folder, keys=ring, after=0).answer == "unknown"
+    (folder / "b.parquet").unlink()
+    bs.write_table(ROWS, file, policy=policy(old))  # somebody still had the old line
+    ring.destroy("pii", 1)
+    told = may_destroy("pii", "1", folder, keys=ring, after=0)
+    assert (told.answer, "under pii, version 1" in str(told.reasons)) == ("no", True)
+    report = audit(folder, keys=ring)
+    assert "was destroyed" in str(report.unseen)
+    assert "BS302" in {one.rule.id for one in report.findings}

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import cryptography_vectors
+import pyarrow as pa
 import pytest
 
-from bloomseal import DecryptionSpec, Keyring, read_table
+from bloomseal import DecryptionSpec, EncryptionSpec, Keyring, KeyTools, Policy, read_table, write_table
 from bloomseal.core.encryption import SecretKey
 from bloomseal.core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KmsAccessError, KmsClient, Problem
@@ -24,6 +25,7 @@ from bloomseal.keytools.recipients_kms import RecipientsKms
 from support import hpke_by_hand as by_hand
 
 KEY = bytes(range(16))
+ROWS = pa.table({"ssn": ["a"]})
 KEMS = {KeyKind.X25519: by_hand.X25519, KeyKind.HPKE: by_hand.X_WING}
 PAIRS = tuple(KEMS)
 
@@ -114,6 +116,78 @@ def test_no_typo_of_a_long_line_is_taken() -> None:
         ):
             with pytest.raises(KeyAccessError, match="not a recipient"):
                 Recipient.parse(typo)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_line_whose_secret_everybody_knows_is_no_recipient(kind: KeyKind) -> None:
+    """Points of small order on Curve25519, and of its twist: u = 0, 1, -1, two of order 8, and their other forms."""
+    p, public = 2**255 - 19, public_bytes(kind, seed(1))
+    eight = 325606250916557431795983626356110631294008115727848805560023387167927233504
+    other = 39382357235489614581723060781553021112529911719440698176882885853963445705823
+    for u in (0, 1, p - 1, eight, other, p, p + 1):
+        for high in (0, 1 << 255):
+            bad = Recipient(kind, public[:-32] + (u | high).to_bytes(32, "little"))
+            with pytest.raises(KeyAccessError, match="everybody could open"):
+                Recipient.parse(bad.line)
+    with pytest.raises(PolicyError, match="everybody could open"):
+        Policy.from_dict({"version": 1, "keys": {"pii": {"recipients": [bad.line]}}, "tables": {}})
+
+
+@pytest.mark.parametrize("by", ["destroy", "export"])
+def test_what_was_sealed_to_a_destroyed_pair_is_said_to_be_destroyed(ring: Keyring, tmp_path: Path, by: str) -> None:
+    public, wrapped = ring.recipient("pii"), ring.wrap_key(KEY, "pii")
+    ring.rotate("pii")
+    if by == "destroy":
+        ring.destroy("pii", 1)
+        again = Keyring(ring.path, passphrase=ring._passphrase)
+    else:
+        ring.disable("pii", 1)
+        ring.export(["pii"], tmp_path / "copy.json", passphrase="a copy's")
+        again = Keyring(tmp_path / "copy.json", passphrase="a copy's")
+    for ask in (again.unwrap_key, again.opened_by):
+        with pytest.raises(KmsAccessError) as caught:
+            ask(wrapped, "pii")
+        assert caught.value.problem is Problem.DESTROYED
+    both = RecipientsKms({"pii": [public, recipient(3, KeyKind.HPKE).line]}).wrap_key(KEY, "pii")
+    with pytest.raises(KmsAccessError, match="other recipients") as caught:
+        again.unwrap_key(both, "pii")
+    assert caught.value.problem is Problem.DENIED, "somebody else opens it"
+    told = again.describe("pii").versions or ()
+    assert told[0].fingerprint == Recipient.parse(public).id
+    again.rotate("pii")  # what is stored again is the same
+    assert (Keyring(again.path, passphrase=again._passphrase).describe("pii").versions or ())[0] == told[0]
+
+
+def test_a_tombstone_without_an_id_opens(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path / "keys.json", create=True)
+    ring.create("pii", kind="x25519")
+    wrapped = ring.wrap_key(KEY, "pii")
+    ring.destroy("pii")
+    document = json.loads(ring.path.read_text())
+    del document["keys"]["pii"][0]["recipient"]
+    ring.path.write_text(json.dumps(document))
+    older = Keyring(ring.path)
+    assert older.describe("pii").state is KeyState.DESTROYED
+    with pytest.raises(KmsAccessError, match="sealed to other recipients"):
+        older.unwrap_key(wrapped, "pii")
+
+
+def test_a_name_that_no_file_can_hold_is_our_error(tmp_path: Path) -> None:
+    name, ring = "pii\ud800", Keyring(tmp_path / "keys.json", create=True)
+
+    class Other:
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
+            return base64.b64encode(key_bytes).decode()
+
+        def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
+            return base64.b64decode(wrapped_key)
+
+    with pytest.raises(KmsAccessError, match="no text"):
+        RecipientsKms({name: [recipient(1).line]})
+    for kms in (Other(), ring):
+        with pytest.raises(KmsAccessError, match="no text"):
+            write_table(ROWS, tmp_path / "a.parquet", encryption=EncryptionSpec(name, keys=KeyTools(kms)))
+    assert not (tmp_path / "a.parquet").exists()
 
 
 def test_a_key_that_nobody_can_have_is_refused_by_our_error() -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import bloomseal as bs
+from bloomseal.keytools.lines import as_line
 from bloomseal.keytools.signatures.envelope import SignatureFault, Statement, envelope, judge, pae
 from bloomseal.keytools.signatures.keys import PublicKey
 from bloomseal.keytools.signatures.signers import Signers
@@ -104,6 +106,59 @@ def test_a_line_is_a_key_and_a_mistyped_one_is_none(private: Any) -> None:
     for other in ("", "bsv1", line.swapcase(), line + "a", line[:-1], line + " ", "ed25519:AAAA"):
         with pytest.raises(bs.UsageError):
             PublicKey.from_line(other)
+
+
+def _small_order() -> set[bytes]:
+    """Points whose order divides 8, in each form: multiples of a random point's part that the order of the group's
+    large subgroup leaves.
+    """
+    p, large = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+    d = -121665 * pow(121666, -1, p) % p
+
+    def add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+        (x1, y1), (x2, y2) = one, other
+        part = d * x1 * x2 * y1 * y2
+        return (x1 * y2 + x2 * y1) * pow(1 + part, -1, p) % p, (y1 * y2 + x1 * x2) * pow(1 - part, -1, p) % p
+
+    def times(number: int, point: tuple[int, int]) -> tuple[int, int]:
+        found = (0, 1)
+        for bit in f"{number:b}":
+            found = add(found, found)
+            found = add(found, point) if bit == "1" else found
+        return found
+
+    points = set()
+    for y in range(2, 20):
+        square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+        for root in (pow(square, (p + 3) // 8, p), pow(square, (p + 3) // 8, p) * pow(2, (p - 1) // 4, p) % p):
+            if root * root % p == square:
+                part = times(large, (root, y))
+                points |= {times(number, part) for number in range(8)}
+    ys = {other for _, y in points for other in (y, y + p) if other < 1 << 255}
+    return {(y | sign << 255).to_bytes(32, "little") for y in ys for sign in (0, 1)}
+
+
+def test_a_key_that_takes_anybodys_signature_is_none(tmp_path: Path) -> None:
+    keys = _small_order()
+    assert len(keys) == 14
+    for raw in keys:
+        public = Ed25519PublicKey.from_public_bytes(raw)
+        forged = [(point + bytes(32), bytes([number])) for point in keys for number in range(9)]
+        assert any(_holds(public, *one) for one in forged), "OpenSSL takes a signature that needed no key"
+        with pytest.raises(bs.UsageError, match="anybody's signature"):
+            PublicKey.from_line(as_line("bsv1", b"\1" + raw))
+        with pytest.raises(bs.UsageError, match="anybody's signature"):
+            PublicKey(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    with pytest.raises(bs.PolicyError, match="anybody's signature"):
+        policy({"me": as_line("bsv1", b"\1" + bytes(32))})
+
+
+def _holds(public: Ed25519PublicKey, signature: bytes, message: bytes) -> bool:
+    try:
+        public.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -229,6 +229,20 @@ def test_whoever_can_t_sign_writes_nothing(table: Table) -> None:
     assert (sorted(table.file.parent.iterdir()), table.file.read_bytes()) == before
 
 
+def test_a_name_that_leaves_no_room_for_the_signatures_is_refused_at_once(table: Table) -> None:
+    policy = table.policy(table.author)
+    for length in (182, 183):
+        place = table.root / "day=1" / ("é" * (length // 2 - 4) + "x" * (length % 2) + ".parquet")
+        if length == 182:
+            bs.write_table(ROWS, place, policy=policy)
+            assert bs.read_table(place, policy=policy).num_rows == 60
+            continue
+        before = sorted(table.file.parent.iterdir())
+        with pytest.raises(bs.UsageError, match="too long"):
+            bs.SealedWriter(place, ROWS.schema, policy=policy)
+        assert sorted(table.file.parent.iterdir()) == before
+
+
 def test_what_changes_a_file_signs_it_again(table: Table) -> None:
     policy = table.policy(table.author)
     for way in (

@@ -12,7 +12,7 @@ from ..core.errors import BloomsealError, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.protocols import KmsClient
 from .keyring.keyring import Keyring
-from .kms.calls import client_of
+from .kms.calls import client_of, need_name
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
 from .recipients.recipient import Recipient, recipients_of, seal_to_all, version_name
 
@@ -30,7 +30,7 @@ class RecipientsKms:
             be opened. None: the keyring that the environment names, or none.
 
     Raises:
-        PolicyError, KeyAccessError: as `recipients_of`.
+        PolicyError, KeyAccessError: as `recipients_of`; or a name that no file can hold.
     """
 
     kms_name = "the policy"
@@ -40,7 +40,9 @@ class RecipientsKms:
             reader = from_uri(reader)
         inner = reader if isinstance(reader, RecipientsKms) else None
         self.recipients: dict[str, tuple[Recipient, ...]] = {} if inner is None else dict(inner.recipients)
-        self.recipients |= {name: recipients_of(lines) for name, lines in recipients.items()}
+        for name, lines in recipients.items():
+            need_name(name, self.kms_name)
+            self.recipients[name] = recipients_of(lines)
         self._given: KmsClient | str | None = reader if inner is None else inner._given
         self._found: KmsClient | None = None
 

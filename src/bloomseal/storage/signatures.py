@@ -19,11 +19,13 @@ from ..core.storage.source import refusal
 from .discovery.kinds import SIGNATURE_PREFIX
 from .folder import Folder
 from .places import open_source
-from .replacement import replace, temporaries
+from .replacement import replace, temporaries, temporary_name
 
 __all__ = ["SignatureBeside", "remove_orphans", "signature_of", "signed_name"]
 
 _NAME: Final = re.compile(rf"{SIGNATURE_PREFIX}(.+)_([0-9a-f]{{32}})\.json", re.DOTALL)
+_LONGEST_NAME: Final = 255
+"""Bytes, in local file systems."""
 
 
 class SignatureBeside:
@@ -39,6 +41,11 @@ class SignatureBeside:
         self.name = f"{SIGNATURE_PREFIX}{name}_{digest[:32]}.json"
         self.path = posixpath.join(folder, self.name)
         self._ref = ref
+
+    @property
+    def fits(self) -> bool:
+        """Whether the name is short enough, and that of the temporary file before it."""
+        return self._ref.filesystem is not None or len(os.fsencode(temporary_name(self.name))) <= _LONGEST_NAME
 
     def read(self) -> bytes | None:
         """What is there; None where nothing is. No link is followed.

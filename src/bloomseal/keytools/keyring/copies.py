@@ -22,7 +22,7 @@ from ..kms_protocols import KeyState
 from ..recipients.hpke import open_sealed, seal_to
 from ..recipients.recipient import Recipient
 from . import keyfile
-from .keyfile import KeyVersion, MasterKey, PassphraseKeys
+from .keyfile import MasterKey, PassphraseKeys
 from .wrapped import KMS
 
 __all__ = ["open_copy", "write_copy"]
@@ -113,8 +113,5 @@ def _enabled(key: MasterKey) -> MasterKey:
     if all(version.state is not KeyState.ENABLED for version in key.versions):
         raise KmsAccessError.because(Problem.DISABLED, key.name, KMS)
 
-    def copied(version: KeyVersion) -> KeyVersion:
-        alive = version.state is KeyState.ENABLED
-        return version if alive else replace(version, state=KeyState.DESTROYED, key=None)
-
-    return replace(key, versions=tuple(map(copied, key.versions)))
+    kept = (version if version.state is KeyState.ENABLED else version.tombstone() for version in key.versions)
+    return replace(key, versions=tuple(kept))

@@ -10,12 +10,13 @@ it; `check_succession` notices it from what a running process has seen.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from ...core.encryption import SecretKey
-from ...core.errors import Hint, KeyAccessError, UsageError
+from ...core.errors import Hint, KeyAccessError, UnsupportedError, UsageError
 from ...core.keys.access import shown
 from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
@@ -46,7 +47,8 @@ _SALT_BYTES: Final = 16
 @dataclass(frozen=True, slots=True)
 class KeyVersion:
     """One version of a master key. `key` is None once it is destroyed: the tombstone stays, the bytes are gone. Of a
-    pair it is the private key's seed.
+    pair it is the private key's seed, and its tombstone has the id of the public half, by which what was sealed to it
+    is known: `buried`.
     """
 
     version: int
@@ -55,6 +57,7 @@ class KeyVersion:
     state: KeyState
     key: SecretKey | None = field(compare=False)
     kind: KeyKind = KeyKind.AES
+    buried: str | None = None
 
     @classmethod
     def fresh(cls, number: int, bits: int, kind: KeyKind = KeyKind.AES) -> Self:
@@ -71,6 +74,18 @@ class KeyVersion:
         if self.key is None or self.kind in (KeyKind.AES, KeyKind.ED25519):
             return None
         return Recipient(self.kind, public_bytes(self.kind, self.key))
+
+    @property
+    def recipient_id(self) -> str | None:
+        """The id of `recipient`, after destruction too. Raises UnsupportedError: as there."""
+        return self.buried if (found := self.recipient) is None else found.id
+
+    def tombstone(self) -> Self:
+        """What stays of it."""
+        buried = self.buried
+        with contextlib.suppress(UnsupportedError):
+            buried = self.recipient_id
+        return replace(self, state=KeyState.DESTROYED, key=None, buried=buried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +198,8 @@ def dump(keys: Iterable[MasterKey], protection: PassphraseKeys | None) -> bytes:
         }
         if not version.kind.symmetric:
             fields["kind"] = version.kind.value
+        if version.buried is not None:
+            fields["recipient"] = version.buried
         if version.key is not None:
             place = _place(name, version.version, version.kind)
             fields["key"] = _b64(version.key.reveal() if protection is None else protection.seal(version.key, place))
@@ -283,7 +300,8 @@ def _version(name: str, entry: object, protection: PassphraseKeys | None) -> Key
     except (KeyError, ValueError, TypeError, OverflowError):
         raise _broken(f"a version of key {shown(name)} lacks its fields") from None
     if state is KeyState.DESTROYED:
-        return KeyVersion(version, bits, created, state, None, kind)
+        buried = entry.get("recipient")
+        return KeyVersion(version, bits, created, state, None, kind, buried if isinstance(buried, str) else None)
     stored = unb64(entry.get("key"))
     key = SecretKey(stored) if protection is None else protection.open(stored, _place(name, version, kind))
     if key.bits != bits:

@@ -307,7 +307,7 @@ class Keyring(Pairs):
             def change(one: KeyVersion) -> KeyVersion:
                 if version not in (None, one.version) or one.state is KeyState.DESTROYED:
                     return one
-                return replace(one, state=state, key=None if state is KeyState.DESTROYED else one.key)
+                return one.tombstone() if state is KeyState.DESTROYED else replace(one, state=state)
 
             keys[name] = replace(key, versions=tuple(map(change, key.versions)))
         return keys[name]

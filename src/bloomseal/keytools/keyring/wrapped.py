@@ -109,23 +109,24 @@ def _unwrap_pair(key: MasterKey, wrapped_key: str, *, disabled: bool = False) ->
     kind, entries = parsed
     ours: list[KeyVersion] = []
     for version in reversed(key.versions):
-        recipient = version.recipient if version.kind is kind else None
-        if recipient is None or version.key is None or recipient.id not in entries:
+        sealed = entries.get(version.recipient_id or "") if version.kind is kind else None
+        if sealed is None:
             continue
         ours.append(version)
-        if disabled or version.state is KeyState.ENABLED:
+        if version.key is not None and (disabled or version.state is KeyState.ENABLED):
             with contextlib.suppress(KeyAccessError):
-                sealed = entries[recipient.id]
                 return version.version, open_sealed(kind, version.key, sealed, recipient_binding(key.name))
-    for version in ours:
+    others = sorted(entries.keys() - {version.recipient_id for version in ours})
+    alive = [version for version in ours if version.key is not None]
+    for version in alive or (ours if not others else ()):  # what others open is not lost with a tombstone
         usable(version, key.name)
-    if ours:
+    if alive:
         raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="what is sealed to it does not open")
     raise KmsAccessError.because(
         Problem.DENIED,
         key.name,
         KMS,
-        detail=f"it is sealed to other recipients: {', '.join(entries)}",
+        detail=f"it is sealed to other recipients: {', '.join(others)}",
         hint="the keyring that has one of these recipients' keys, under the master key's name",
     )
 
@@ -196,8 +197,7 @@ def facts(key: MasterKey, changed: datetime) -> MasterKeyFacts:
     for version, later in zip(key.versions, (*key.versions[1:], None), strict=True):
         wraps = later is None and version.state is KeyState.ENABLED
         retired = later.created if later is not None else None if wraps else changed
-        recipient = version.recipient
-        fingerprint = recipient.id if recipient else version.key.fingerprint if version.key else None
+        fingerprint = version.recipient_id or (version.key.fingerprint if version.key else None)
         name = str(version.version)
         versions.append(VersionFacts(name, wraps, retired, fingerprint, version.created, version.state, version.bits))
     current = key.current.recipient

@@ -24,7 +24,7 @@ from ...core.text import articled
 from ..kms_protocols import BytesKms, DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
-__all__ = ["KmsCalls", "client_of", "patient", "started"]
+__all__ = ["KmsCalls", "client_of", "need_name", "patient", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
@@ -142,7 +142,7 @@ class KmsCalls:
                 wrapped = wrapped.decode()
             except UnicodeDecodeError:
                 wrapped = ""  # kept as text it could never be unwrapped again
-        if isinstance(wrapped, str) and any("\ud800" <= char <= "\udfff" for char in wrapped):
+        if isinstance(wrapped, str) and not _is_text(wrapped):
             wrapped = ""  # no file can hold it
         if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 2:
             raise self._invalid(master_key, "it returned no text of reasonable length for a wrapped key")
@@ -222,6 +222,7 @@ class KmsCalls:
         """
         # Not by tenacity: patience moves the deadline and `give_up` ends a wait, so that its `stop`, `wait` and `sleep`
         # would be these very lines, behind a library that loads asyncio.
+        need_name(master_key, self.name)
         call, attempt = functools.partial(function, *arguments), 0
         deadline = time.monotonic() + self._timeout
         while True:
@@ -322,6 +323,16 @@ def patient(every: Iterable[KmsCalls], seconds: float) -> Iterator[None]:
         for calls, patience in before.items():
             calls.patience = patience
             calls._given_up.clear()
+
+
+def need_name(master_key: str, kms: str) -> None:
+    """Refuse a master key's name that no file can hold. Raises KmsAccessError."""
+    if not _is_text(master_key):
+        raise KmsAccessError.because(Problem.UNKNOWN, master_key, kms, detail="its name is no text")
+
+
+def _is_text(given: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in given)
 
 
 def _throttled(failed: BaseException | None) -> bool:

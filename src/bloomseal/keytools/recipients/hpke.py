@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError, UnsupportedError
 
-__all__ = ["KeyKind", "open_sealed", "own_key", "public_bytes", "seal_to"]
+__all__ = ["KeyKind", "agrees", "open_sealed", "own_key", "public_bytes", "seal_to"]
 
 _MLKEM_SEED: Final = 64
 _MLKEM_PUBLIC: Final = 1184
@@ -72,6 +72,17 @@ def public_bytes(kind: KeyKind, seed: SecretKey) -> bytes:
     ml_kem, curve = _private(kind, seed)
     own = curve.public_key().public_bytes_raw()
     return own if ml_kem is None else ml_kem.public_key().public_bytes_raw() + own
+
+
+def agrees(public: bytes) -> bool:
+    """Whether a secret is agreed on with the X25519 half of a public key. With a point of small order everybody has the
+    same one.
+    """
+    try:
+        x25519.X25519PrivateKey.generate().exchange(x25519.X25519PublicKey.from_public_bytes(public[-32:]))
+    except ValueError:
+        return False
+    return True
 
 
 def own_key(seed: SecretKey) -> SecretKey:

@@ -16,7 +16,7 @@ from typing import Final
 from ...core.errors import KeyAccessError, PolicyError
 from ...core.keys.wrapping import unb64
 from ..lines import as_line, from_line
-from .hpke import KeyKind, seal_to
+from .hpke import KeyKind, agrees, seal_to
 
 __all__ = [
     "MAX_RECIPIENTS",
@@ -32,6 +32,7 @@ __all__ = [
 
 MAX_RECIPIENTS: Final = 16
 _LINE: Final = "bsr1"
+_COPY: Final = "copy the whole line that bloomseal keyring recipient prints"
 _SEALED: Final = "bss1."
 _KINDS: Final = {1: KeyKind.HPKE, 2: KeyKind.X25519}
 _NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
@@ -56,15 +57,18 @@ class Recipient:
         """The recipient that a line names.
 
         Raises:
-            KeyAccessError: no such line: another version or kind, altered, or cut off.
+            KeyAccessError: no such line: another version or kind, altered, or cut off; or a key that nobody can have a
+                private one for.
         """
         payload = from_line(_LINE, line.strip()) if isinstance(line, str) else None
         kind = _KINDS.get(payload[0]) if payload else None
         if payload and kind is not None and len(payload) == 1 + kind.public_length:
+            if not agrees(payload):
+                raise KeyAccessError("not a recipient: everybody could open what is sealed to this key", hint=_COPY)
             return cls(kind, payload[1:])
         raise KeyAccessError(
             f"not a recipient: a line of {_LINE}... that is altered, cut off or of another version",
-            hint="copy the whole line that bloomseal keyring recipient prints",
+            hint=_COPY,
         )
 
     @property

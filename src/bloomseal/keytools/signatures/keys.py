@@ -7,7 +7,6 @@ nobody can alter what is signed without a key.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from functools import lru_cache
@@ -36,6 +35,7 @@ __all__ = ["FileSigner", "KmsSigner", "PublicKey", "Signer", "read_signing_file"
 
 _LONGEST_PEM: Final = 1 << 14
 _LINE: Final = "bsv1"
+_FIELD: Final = 2**255 - 19
 _DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
 _ALGORITHMS: Final = {"ed25519": 1, "ecdsa-p256": 2, "ecdsa-p384": 3}
 """A key's algorithm → its number in a line."""
@@ -69,7 +69,8 @@ class PublicKey:
         pem: the key.
 
     Raises:
-        KeyAccessError: the file can't be read. UsageError: no public key of Ed25519, P-256 or P-384.
+        KeyAccessError: the file can't be read. UsageError: no public key of Ed25519, P-256 or P-384; or one that takes
+            anybody's signature.
     """
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
@@ -91,6 +92,8 @@ class PublicKey:
                 hint="openssl pkey -in private.pem -pubout -out public.pem",
             )
         assert isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey)  # noqa: S101
+        if isinstance(key, Ed25519PublicKey) and _of_small_order(key.public_bytes_raw()):
+            raise UsageError("this public key takes anybody's signature: a point of small order", file=name)
         self._key = key
         self.algorithm = "ed25519" if isinstance(key, Ed25519PublicKey) else f"ecdsa-p{key.curve.key_size}"
         self.pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -105,11 +108,14 @@ class PublicKey:
         Raises:
             UsageError: another text, or one that was mistyped.
         """
-        payload = from_line(_LINE, line)
-        if payload:
-            with contextlib.suppress(ValueError, IndexError):
+        if payload := from_line(_LINE, line):
+            try:
                 if (made := _from_raw(payload)).line == line:
                     return made
+            except UsageError:
+                raise
+            except ValueError:
+                pass
         raise UsageError("no signer's line, or a mistyped one", hint=f"{_LINE}…, as bloomseal keyring signer prints it")
 
     @property
@@ -247,6 +253,15 @@ def _from_raw(payload: bytes) -> PublicKey:
     else:
         raise ValueError
     return PublicKey(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+
+def _of_small_order(key: bytes) -> bool:
+    """Whether a key of Ed25519 is one of the eight points whose order divides 8. Doubled three times they are neutral:
+    the neutral point and that of order 2 have y = 1 and -1, those of order 4 have y = 0, those of order 8 by the
+    formula for doubling d*y^4 + 2*y^2 = 1, with d = -121665/121666.
+    """
+    y = int.from_bytes(key, "little") & ~(1 << 255)
+    return y * (y**2 - 1) * (121665 * y**4 - 243332 * y**2 + 121666) % _FIELD == 0
 
 
 def read_signing_file(path: str | os.PathLike[str], what: str, *, private: bool = False) -> bytes:

@@ -155,12 +155,17 @@ class TailSigner:
         ref: the final place.
 
     Raises:
-        PolicyError, UsageError, KeyAccessError: as `Signers.own` and `Signers.path`: before a byte is written.
+        PolicyError, UsageError, KeyAccessError: as `Signers.own` and `Signers.path`, or a name that is too long: before
+            a byte is written.
     """
 
     def __init__(self, signers: Signers, ref: FileRef) -> None:
         self._signers, self._path = signers, signers.path(ref)
         self.name, self._own = signers.own
+        if not SignatureBeside(ref, "0" * 64).fits:
+            raise UsageError(
+                "a name too long for its signature's to be made of it", file=ref.path, hint="a shorter one"
+            )
 
     def __call__(self, source: Source) -> tuple[str, bytes]:
         """The digest of the tail, and the envelope.
