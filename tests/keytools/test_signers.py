@@ -98,7 +98,7 @@ def test_a_line_is_a_key_and_a_mistyped_one_is_none(private: Any) -> None:
     again = PublicKey.from_line(line)
     assert (again.fingerprint, again.algorithm) == (signing.key.fingerprint, signing.key.algorithm)
     made = envelope(STORED, [(signing.key, signing.sign)])
-    assert judge(made, STATEMENT, {"me": (again,)}) == ("me", (signing.key.algorithm,), None, "")
+    assert judge(made, STATEMENT, {"me": (again,)}) == ("me", signing.key.algorithm, None, "", signing.key.fingerprint)
     for place in range(len(line)):
         other = line[:place] + ("a" if line[place] != "a" else "b") + line[place + 1 :]
         with pytest.raises(bs.UsageError):
@@ -207,7 +207,7 @@ def test_who_signed_and_what() -> None:
     assert judge(made, STATEMENT, {"other": (other.key,)}).fault is SignatureFault.UNKNOWN
     assert judge(made, STATEMENT, {"both": (one.key, other.key)}).fault is SignatureFault.UNKNOWN
     both = envelope(STORED, [(one.key, one.sign), (other.key, other.sign)])
-    assert judge(both, STATEMENT, {"both": (one.key, other.key)}).algorithms == ("ed25519", "ed25519")
+    assert judge(both, STATEMENT, {"both": (one.key, other.key)}).algorithms == "ed25519, ed25519"
     half = envelope(STORED, [(one.key, one.sign), (other.key, one.sign)])
     assert judge(half, STATEMENT, {"both": (one.key, other.key)}).fault is SignatureFault.WRONG
     for field, value, what in (

@@ -183,6 +183,7 @@ def gather(
         "rules": [one.to_dict() for one in report.by_rule()],
         "keys": [one.to_dict() for one in seen.versions],
         "columns": seen.columns(leaks),
+        "signatures": seen.signatures(),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
         "requirements": seen.requirements(),

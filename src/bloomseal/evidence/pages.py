@@ -72,6 +72,11 @@ the bundle is as its signers left it.</p>
 <td data-name="Columns">{% for u in k.uses %}{{ u.table or "(no table)" }}: {{ u.column }}{{ ", " if not loop.last }}{% endfor %}</td>
 <td data-name="By the policy">owner {{ k.owner or "not named" }}, custodian {{ k.custodian or "not named" }}, users {{ k.users | join(", ") or "not named" }}</td></tr>
 {% endfor %}</tbody></table></div>
+{% if told.signatures %}<h2>Signatures</h2>
+<div class="wide"><table><thead><tr><th>Table</th><th>Signer</th><th>Files</th><th>Algorithms</th><th>Keys (SHA-256)</th></tr></thead><tbody>
+{% for s in told.signatures %}<tr><td data-name="Table">{{ s.table or "(no table)" }}</td><td data-name="Signer"><span class="{{ "bad" if not s.signer }}">{{ s.signer or s.signature }}</span></td>
+<td data-name="Files">{{ s.files }}</td><td data-name="Algorithms">{{ s.algorithms | join(", ") }}{{ ", not post-quantum" if s.post_quantum is sameas false }}</td><td data-name="Keys">{{ s["keys"] | join(", ") }}{{ ", by the signatures' own word" if s["keys"] and not s.signer }}</td></tr>
+{% endfor %}</tbody></table></div>{% endif %}
 <h2>Rotations</h2>
 {% if told.rotations %}<div class="wide"><table><thead><tr><th>Journal</th><th>No file was missed</th><th>What</th><th>By</th><th>From, to</th><th>Files</th><th>Chain</th></tr></thead><tbody>
 {% for r in told.rotations %}<tr><td data-name="Journal">{{ r.journal }}</td>

@@ -40,6 +40,12 @@ _FILE: Final[_Columns] = {
     "file_id": (_WORDS, "file_id"),
     "error": (_WORDS, "error"),
 }
+_AUTHOR: Final[_Columns] = {
+    "signature": (_WORDS, "signature"),
+    "signer": (_WORDS, "signer"),
+    "signer_algorithms": (_WORDS, "algorithms"),
+    "signer_keys": (_WORDS, "key_ids"),
+}
 _KEY: Final[_Columns] = {
     "material": (_WORDS, "material"),
     "key_id": (_WORDS, "key_id"),
@@ -92,13 +98,14 @@ _BLOOM: Final[_Columns] = {
     "filter_denied": (pa.int64(), "denied"),
     "filter_unasked": (_WORDS, "unasked"),
 }
-_ALL: Final = _FILE | _FOOTER_KEY | _CHUNK | _COLUMN_KEY | _SEALED | _PLACE | _BLOOM
+_ALL: Final = _FILE | _AUTHOR | _FOOTER_KEY | _CHUNK | _COLUMN_KEY | _SEALED | _PLACE | _BLOOM
 
 SCHEMA: Final = pa.schema({name: kind for name, (kind, _) in _ALL.items()}, metadata={"bloomseal.inventory": "1"})
-"""The inventory's columns. Moments are in UTC. ``kek_since`` is when a KEK was made, or else the oldest file seen under
-it, ``key_modules`` what all files seen have sealed under a data key (at the least, where ``modules_counted`` is false).
-``filter_asked`` is how many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how
-many of them it called absent.
+"""The inventory's columns. Moments are in UTC. ``kek_since`` is when a KEK was made, or else the oldest file seen
+under it, ``key_modules`` what all files seen have sealed under a data key (at the least, where ``modules_counted`` is
+false). ``signature`` and the three columns after it are null where no policy names signers; an unknown signer's keys
+are those that his signature names. ``filter_asked`` is how many values of its own column chunk a filter was asked for
+(`deep` only), ``filter_denied`` how many of them it called absent.
 """
 
 
@@ -143,7 +150,8 @@ def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa
     blooms = [None if chunk is None else chunk.bloom for chunk in chunks]
     columns: dict[str, pa.Array] = {}
     of_rows: tuple[tuple[_Columns, Sequence[object], pa.Array | None], ...] = (
-        (_FILE, files, file_of), (_FOOTER_KEY, footers, file_of), (_COLUMN_KEY, keys, key_of),
+        (_FILE, files, file_of), (_AUTHOR, [facts.authorship for facts in files], file_of),
+        (_FOOTER_KEY, footers, file_of), (_COLUMN_KEY, keys, key_of),
         (_CHUNK, chunks, None), (_SEALED, sealed, None), (_PLACE, chunks, None), (_BLOOM, blooms, None),
     )  # fmt: skip
     for named, ones, index in of_rows:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from .groups import Files, groups, text
 
-__all__ = ["FOOTER", "KEK", "Use", "columns_of", "looked_into", "total", "unreadable", "uses_of"]
+__all__ = ["FOOTER", "KEK", "Use", "columns_of", "looked_into", "signatures_of", "total", "unreadable", "uses_of"]
 
 FOOTER: Final = "(footer)"
 KEK: Final = "(KEK)"
@@ -102,6 +102,27 @@ def columns_of(inventory: pa.Table) -> list[dict[str, Any]]:
         one = told.setdefault(name, {"table": name[0], "column": name[1], "files": {}})
         one["files"][row["protection"]] = len(row["files"])
     return [told[name] for name in sorted(told, key=lambda name: (name[0] or "", name[1]))]
+
+
+def signatures_of(inventory: pa.Table) -> list[dict[str, Any]]:
+    """Who signed how many files of each table that has signers. Without a signer there is a fault, see
+    `SignatureFault`.
+    """
+    seen = inventory.filter(pc.is_valid(inventory["signature"]))
+    found = [
+        {
+            **{name: row[name] for name in ("table", "signature", "signer")},
+            "algorithms": _listed(row["signer_algorithms"]),
+            "keys": _listed(row["signer_keys"]),
+            "files": len(row["files"]),
+        }
+        for row in groups(seen, ("table", "signature", "signer", "signer_algorithms", "signer_keys"))
+    ]
+    return sorted(found, key=lambda one: [str(value) for value in one.values()])
+
+
+def _listed(text: str | None) -> list[str]:
+    return [] if text is None else text.split(", ")
 
 
 def looked_into(inventory: pa.Table) -> pa.ChunkedArray:

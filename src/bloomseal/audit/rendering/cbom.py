@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,7 +22,7 @@ from ...core.text import safe_text
 from ...keytools.recipients.hpke import KeyKind
 from ...keytools.recipients.recipient import kind_of
 from ..facts.groups import groups
-from ..facts.uses import FOOTER, KEK, Use, total, uses_of
+from ..facts.uses import FOOTER, KEK, Use, signatures_of, total, uses_of
 from ..report import Report
 
 __all__ = ["VERSIONS", "to_cbom"]
@@ -70,6 +71,7 @@ class _Bill:
         self.data_keys: dict[_Name, list[Use]] = {}
         self.tables = {row["table"]: len(row["files"]) for row in groups(rows, ("table",)) if row["table"] is not None}
         self.keys_of: dict[str | None, set[_Name]] = {}
+        self.signatures = signatures_of(rows)
         for life in lives.values():
             for one in _of_master(life["bits"]):
                 self.algorithms.setdefault(one, [])
@@ -78,7 +80,8 @@ class _Bill:
 
     def content(self) -> dict[str, Any]:
         identity = "".join(
-            repr(sorted(one, key=repr)) for one in (self.masters, self.data_keys, self.algorithms, self.tables)
+            repr(sorted(one, key=repr))
+            for one in (self.masters, self.data_keys, self.algorithms, self.tables, self.signatures)
         )
         metadata: dict[str, Any] = {
             "timestamp": self.moment.isoformat(),
@@ -120,6 +123,7 @@ class _Bill:
             yield _algorithm(*used, total(uses)), []
         for kind in sorted({kind for name in self.masters if (kind := kind_of(name[1])) is not None}):
             yield _sealing(kind), []
+        yield from self._signers()
         for name, uses in self.masters.items():
             yield self._master(name, uses)
             if keks := _most(uses, "keks"):
@@ -137,8 +141,25 @@ class _Bill:
                 [_ref(wrapping, own[:2]), *modes],
             )
         for table, count in self.tables.items():
-            component = {"bom-ref": f"table:{table}", "name": table, "type": "data"} | _properties({"files": count})
-            yield component, [_ref("data-keys", one) for one in self.keys_of.get(table, ())]
+            signatures, counts = [one for one in self.signatures if one["table"] == table], Counter(files=count)
+            for one in signatures:
+                counts[f"files {one['signature']}".replace(" ", "-")] += one["files"]
+            by = [_ref("public-key", [key]) for one in signatures if one["signer"] is not None for key in one["keys"]]
+            component = {"bom-ref": f"table:{table}", "name": table, "type": "data"} | _properties(counts)
+            yield component, [*(_ref("data-keys", name) for name in self.keys_of.get(table, ())), *by]
+
+    def _signers(self) -> Iterator[tuple[dict[str, Any], list[str]]]:
+        """The public keys of those who signed files, and their algorithms."""
+        keys: dict[str, tuple[str, Counter[str]]] = {}
+        for one in self.signatures:
+            for key, algorithm in zip(one["keys"], one["algorithms"], strict=False):  # an unknown signer's has none
+                keys.setdefault(key, (algorithm, Counter()))[1][one["signer"]] += one["files"]
+        for algorithm in {algorithm: None for algorithm, _ in keys.values()}:
+            yield _asymmetric(algorithm, "signature", ["sign", "verify"], 0, {"post-quantum": False}), []
+        for key, (algorithm, by) in keys.items():
+            told = {"files-signed": by.total(), "signer": ", ".join(by)}
+            needs = f"algorithm:{algorithm}"
+            yield _key(_ref("public-key", [key]), ", ".join(by), None, told, {"algorithmRef": needs}), [needs]
 
     def _master(self, name: tuple[str, str | None], uses: Sequence[Use]) -> tuple[dict[str, Any], list[str]]:
         life = self.lives.get(name)
@@ -190,26 +211,28 @@ def _algorithm(name: str, mode: str, bits: str, files: int) -> dict[str, Any]:
 
 def _sealing(kind: KeyKind) -> dict[str, Any]:
     """The algorithm by which keys are sealed to recipients."""
+    told = {"hpke": "HKDF-SHA256, AES-256-GCM", "post-quantum": kind.post_quantum}
+    level = 3 if kind.post_quantum else 0
+    return _asymmetric(kind.algorithm, "kem", ["encapsulate", "decapsulate"], level, told)
+
+
+def _asymmetric(name: str, primitive: str, functions: list[str], level: int, told: Mapping[str, Any]) -> dict[str, Any]:
     properties = {
-        "primitive": "kem",
-        "parameterSetIdentifier": kind.algorithm,
-        "cryptoFunctions": ["encapsulate", "decapsulate"],
-        "nistQuantumSecurityLevel": 3 if kind.post_quantum else 0,
+        "primitive": primitive,
+        "parameterSetIdentifier": name,
+        "cryptoFunctions": functions,
+        "nistQuantumSecurityLevel": level,
     }
     crypto = {"assetType": "algorithm", "algorithmProperties": properties}
-    component = {
-        "bom-ref": f"algorithm:{kind.algorithm}",
-        "name": kind.algorithm,
-        "type": _ASSET,
-        "cryptoProperties": crypto,
-    }
-    return component | _properties({"hpke": "HKDF-SHA256, AES-256-GCM", "post-quantum": kind.post_quantum})
+    component = {"bom-ref": f"algorithm:{name}", "name": name, "type": _ASSET, "cryptoProperties": crypto}
+    return component | _properties(told)
 
 
 def _key(
     ref: str, name: str, version: str | None, counts: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    kind = "secret-key" if kind_of(version) is None or not ref.startswith("master-key:") else "public-key"
+    public = ref.startswith("public-key:") or (kind_of(version) is not None and ref.startswith("master-key:"))
+    kind = "public-key" if public else "secret-key"
     properties = {"type": kind, "id": ref, **{key: value for key, value in (more or {}).items() if value}}
     return {
         "bom-ref": ref,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ __all__ = ["Authorship", "SignatureFault", "Statement", "envelope", "judge", "pa
 PAYLOAD_TYPE: Final = "application/vnd.bloomseal.file+json"
 _VERSION: Final = 1
 _MOST_SIGNATURES: Final = 16
+_FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
 
 
 class Statement(NamedTuple):
@@ -71,12 +73,23 @@ class SignatureFault(StrEnum):
 
 
 class Authorship(NamedTuple):
-    """Who signed a file, by his name among the table's signers; or why nobody is believed to have."""
+    """Who signed a file, by his name among the table's signers; or why nobody is believed to have.
+
+    Attributes:
+        algorithms: of his keys, with commas.
+        key_ids: his keys' fingerprints. Of an unknown signer those that the signature names, which is his word alone.
+    """
 
     signer: str | None = None
-    algorithms: tuple[str, ...] = ()
+    algorithms: str | None = None
     fault: SignatureFault | None = None
     why: str = ""
+    key_ids: str | None = None
+
+    @property
+    def signature(self) -> str:
+        """``signed``, or the fault."""
+        return "signed" if self.fault is None else str(self.fault)
 
 
 def judge(data: bytes | None, expected: Statement, signers: Mapping[str, Sequence[PublicKey]]) -> Authorship:
@@ -104,9 +117,13 @@ def judge(data: bytes | None, expected: Statement, signers: Mapping[str, Sequenc
             return Authorship(fault=SignatureFault.WRONG, why=f"the signature of {name} does not verify")
         if payload != wanted:
             return Authorship(fault=SignatureFault.WRONG, why=f"what {name} signed is {_difference(payload, expected)}")
-        return Authorship(name, tuple(key.algorithm for key in keys))
+        algorithms, key_ids = (", ".join(getattr(key, fact) for key in keys) for fact in ("algorithm", "fingerprint"))
+        return Authorship(name, algorithms, key_ids=key_ids)
     why = "not all keys of a signer have signed" if known else "none of the table's signers has signed the file"
-    return Authorship(fault=SignatureFault.UNKNOWN, why=why)
+    # Anybody can have written these. Whoever was dropped from the policy is known by his.
+    named = ", ".join(sorted(one for one in given if _FINGERPRINT.fullmatch(one)))
+    why += f" (the signature names the key {named})" if named else ""
+    return Authorship(fault=SignatureFault.UNKNOWN, why=why, key_ids=named or None)
 
 
 def envelope(payload: bytes, sign: Sequence[tuple[PublicKey, Callable[[bytes], bytes]]]) -> bytes:
