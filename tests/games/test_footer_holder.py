@@ -285,6 +285,7 @@ def test_no_probed_value_is_sealed_under_the_footers_key(tmp_path: Path) -> None
     sealed under that of another file's column, or not at all.
     """
     pytest.importorskip("pyspark")
+    from bloomseal.spark.source.files.piece import Piece
     from bloomseal.spark.source.sealed_keyset import SealedKeys
 
     here = world(tmp_path / "w")
@@ -292,17 +293,28 @@ def test_no_probed_value_is_sealed_under_the_footers_key(tmp_path: Path) -> None
     spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)
     bs.write_table(forged_rows().slice(0, 0), me.file(), encryption=spec)
     for tenant, refused in (("a", True), ("b", False)):
+        piece = Piece(None, str(me.file(tenant)), 0)
         with bs.open_file(me.file(tenant), decryption=here.policy()) as file:
             place = file.columns.index("ssn")
             kind = file.walk.footer.schema.leaves[place].type
             keys = file.key_set("ssn", [TRUTH["ssn"][0].as_py()])
             if refused:
                 with pytest.raises(bs.KeyAccessError, match="without a row group"):
-                    SealedKeys.of(keys, kind, file, place, None)
+                    SealedKeys.of(keys, kind, file, place, piece)
             else:
-                sealed = SealedKeys.of(keys, kind, file, place, None)
+                sealed = SealedKeys.of(keys, kind, file, place, piece)
     me.kms.asked.clear()
     with pytest.raises(bs.BloomsealError):
-        sealed.open(here.policy(me.kms))
+        sealed.open(_Opens(here.policy(me.kms)))
     assert "pii" in me.kms.asked
-    assert len(sealed.open(here.policy())) == 1
+    assert len(sealed.open(_Opens(here.policy()))) == 1
+
+
+class _Opens:
+    """Opens files as Spark's tasks do, by a KMS that is an object."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def open(self, piece: Any) -> Any:
+        return bs.open_file(piece.name, decryption=self._policy)

@@ -20,9 +20,11 @@ pytest.importorskip("pyiceberg")
 from pyspark import cloudpickle
 from pyspark.sql import datasource as ds
 
+from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import Defaults
 from bloomseal.spark.source.source import BloomsealSource
 from bloomseal.storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
+from bloomseal.storage.logs.iceberg_keys import WrappedFileKey
 from spark.conftest import PASSPHRASE
 from spark.test_source_read import _Counted, read
 
@@ -44,7 +46,7 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("name", ["people16", "parts16"])
+@pytest.mark.parametrize("name", ["people16", "parts16", "dv16", "eqdel16"])
 def test_the_rows_are_those_of_open_table(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
     place, counted = vectors / "tables" / name, _Counted()
     table = bs.open_table(place, decryption=policy)
@@ -71,30 +73,52 @@ def keys_of(place: Path, policy: TablePolicy) -> list[bytes]:
     return [log.kek.key.reveal(), *(one.key.reveal() for one in (log.keys() | log.stream_keys()).values())]
 
 
-def test_no_key_travels(vectors: Path, policy: TablePolicy) -> None:  # noqa: F811
+def planned(place: Path, policy: TablePolicy) -> tuple[Any, list[Any], list[Piece]]:
+    """The reader of a table, its tasks, and their files."""
+
     class Source(BloomsealSource):
         defaults = Defaults(policy.kms, Policy({policy.name: policy}))
 
-    place = vectors / "tables" / "people16"
     source = Source({"path": str(place)})
-    reader = source.reader(source.schema())
-    sent = cloudpickle.dumps((reader, partitions := reader.partitions()))
+    source._inferred = False
+    reader: Any = source.reader(source.schema())
+    tasks: Any = reader.partitions()
+    return reader, tasks, [piece for task in tasks for piece in task.pieces]
+
+
+@pytest.mark.parametrize("name", ["people16", "dv16", "eqdel16"])
+def test_no_key_travels(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
+    place = vectors / "tables" / name
+    reader, tasks, pieces = planned(place, policy)
+    sent = cloudpickle.dumps((reader, tasks))
     assert not [key for key in keys_of(place, policy) if key in sent or key.hex().encode() in sent]
-    assert "AAD" not in repr([*partitions])
-    piece = next(one for task in partitions for one in task.pieces)  # type: ignore[attr-defined]
-    assert all(value not in repr(piece) for value in (piece.key.wrapped, str(piece.key.kek)))
+    assert "AAD" not in repr(tasks)
+    deletes = [one for piece in pieces for one in piece.deletes]
+    assert bool(deletes) is (name != "people16")
+    for key in (pieces[0].key, *(one.file.key for one in deletes)):
+        assert isinstance(key, WrappedFileKey)
+        assert all(value not in repr((pieces, key)) for value in (key.wrapped, str(key.kek)))
+
+
+@pytest.mark.parametrize("name", ["dv16", "eqdel16"])
+def test_a_delete_file_without_its_own_key_is_no_empty_one(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
+    """Attack: by whoever alters a plan on its way, so that deleted rows come back."""
+    reader, _, pieces = planned(vectors / "tables" / name, policy)
+    rules = reader._scan.settings.find_files().rules
+    piece = next(one for one in pieces if one.deletes)
+    (delete,) = piece.deletes
+    wrong = ((None, bs.PolicyError, "without a key"), (piece.key, bs.KeyAccessError, "does not open"))
+    for key, kind, message in wrong:
+        given = replace(delete, file=replace(delete.file, key=key))
+        file = reader._scan.settings.open(piece._replace(deletes=(given,)), rules)
+        with file, pytest.raises(kind, match=message):
+            file.read()
 
 
 def test_a_key_opens_its_own_file_alone(vectors: Path, policy: TablePolicy) -> None:  # noqa: F811
     """Attack: whoever alters a plan on its way gives one file's key to another."""
-
-    class Source(BloomsealSource):
-        defaults = Defaults(policy.kms, Policy({policy.name: policy}))
-
-    source = Source({"path": str(vectors / "tables" / "people16")})
-    reader: Any = source.reader(source.schema())
+    reader, _, (one, other, *_) = planned(vectors / "tables" / "people16", policy)
     settings = reader._scan.settings
-    one, other, *_ = (piece for task in reader.partitions() for piece in task.pieces)
     with settings.open(one):
         pass
     for wrong in (one._replace(key=other.key), one._replace(name=other.name)):
@@ -104,7 +128,9 @@ def test_a_key_opens_its_own_file_alone(vectors: Path, policy: TablePolicy) -> N
         settings.open(one._replace(key=None))
 
 
-@pytest.mark.parametrize("name", ["hole_clear_data_file", "hole_swapped_manifests", "hole_no_key_id", "dv16"])
+@pytest.mark.parametrize(
+    "name", ["hole_clear_data_file", "hole_swapped_manifests", "hole_no_key_id", "hole_vector_without_key"]
+)
 def test_what_open_table_refuses_is_refused(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
     with pytest.raises(bs.BloomsealError):
         read(vectors / "tables" / name, policy=policy)
@@ -145,14 +171,15 @@ def test_in_a_session(
 ) -> None:
     import bloomseal.spark as bss
 
-    keys = {name: keys_of(vectors / "tables" / name, policy) for name in ("people16", "parts16")}
+    counts = {"people16": 108, "parts16": 40, "dv16": 32, "eqdel16": 22}
+    keys = {name: keys_of(vectors / "tables" / name, policy) for name in counts}
     protected = bs.Keyring(shutil.copy(keyring.path, tmp_path / "keys.json"))
     protected.change_passphrase(PASSPHRASE)
     monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)  # as the session's processes have it
     policy = replace(policy, kms=f"keyring://{protected.path}")
     spark = spark.newSession()  # of which `enable` was not called
     people = str(vectors / "tables" / "people16")
-    for name, count in (("people16", 108), ("parts16", 40)):
+    for name, count in counts.items():
         place = vectors / "tables" / name
         frame = bss.read(spark, str(place), policy=policy)
         assert frame.count() == count
@@ -162,5 +189,14 @@ def test_in_a_session(
         assert not [key for key in keys[name] if key.hex() in plan]
     found = bss.read(spark, people, policy=policy, where=f"ssn = '{SSN}'", columns=["id"])
     assert [row.id for row in found.collect()] == [1]
-    with pytest.raises(bs.UnsupportedError, match="semi_join"):
-        bss.semi_join(spark, people, "ssn", [SSN], policy=policy)
+    table = bs.open_table(vectors / "tables" / "dv16", decryption=policy)
+    wanted = [*table.read(["ssn"])["ssn"].drop_null().to_pylist()[::3], SSN, "no such"]
+    place = str(vectors / "tables" / "dv16")
+    frame = bss.semi_join(spark, place, "ssn", wanted, policy=policy, columns=["id"])
+    assert sorted(row.id for row in frame.collect()) == sorted(
+        table.read(["id"], where=[("ssn", "in", wanted)])["id"].to_pylist()
+    )
+    told = frame._jdf.queryExecution().toString()
+    assert not [value for value in (*wanted, *(key.hex() for key in keys["dv16"])) if value in told]
+    asked = bss.prune(spark, people, "ssn", [SSN], policy=policy).collect()
+    assert (len(asked), sum(len(row.row_groups) for row in asked), {row.failure for row in asked}) == (9, 1, {None})

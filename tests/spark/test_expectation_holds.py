@@ -47,7 +47,7 @@ def without_footer_key(table: Any, tmp_path: Path) -> None:
 
 def rows(scan: Scan, path: Path) -> int:
     piece = Piece(None, str(path), path.stat().st_size)
-    return sum(batch.num_rows for batch in scan.read(piece, SourceStats()))
+    return sum(batch.num_rows for batch in scan.read([piece], SourceStats()))
 
 
 def test_an_unverified_footer_does_not_leave_a_file_out(tmp_path: Path, table: Any) -> None:

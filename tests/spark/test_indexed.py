@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +101,7 @@ def test_another_file_after_the_index_was_asked(
     from bloomseal.spark.source.options import Defaults, SourceOptions
     from bloomseal.spark.source.pushdown import to_text
     from bloomseal.spark.source.reader import TableReader
+    from bloomseal.table.query.parts import TableParts
 
     policy = indexed[1]
     asked = Compare("ssn", "in", Values((ssn(417), "somebody else")))
@@ -110,14 +110,14 @@ def test_another_file_after_the_index_was_asked(
     schema = st.StructType().add("ssn", "string").add("id", "long")
     reader = TableReader(settings, schema)
     seen: list[str] = []
-    inner = SourceOptions.open
+    inner = TableParts.open
 
-    def counted(self: SourceOptions, file: Any) -> Any:
-        seen.append(file.name)
-        return inner(self, file)
+    def counted(self: TableParts, number: int) -> Any:
+        seen.append(self.files[number].ref.path)
+        return inner(self, number)
 
-    monkeypatch.setattr(SourceOptions, "open", counted)
     path = str(one(table, policy))
+    monkeypatch.setattr(TableParts, "open", counted)
     (task,) = reader.partitions()
     (piece,) = task.pieces  # type: ignore[attr-defined]
     assert (seen, piece.name, piece.kept.groups) == ([], path, (0,))
@@ -281,16 +281,6 @@ def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
     assert states == Members(members.root, members.refs, told, _unopened, logged=told).states()
     assert states[0] != states[2]
     assert states[1] is None
-
-
-def test_what_a_log_tells_stays_with_the_driver() -> None:
-    from bloomseal.spark.source.files.piece import Rules
-    from bloomseal.storage.logs.snapshot import Naming
-
-    rules = Rules(Naming(("ssn",)), ("day",), {"/lake/t/0": "a"})
-    sent = pickle.loads(pickle.dumps(rules))  # noqa: S301 - our own
-    assert sent == rules
-    assert (rules.told, sent.told) == ({"/lake/t/0": "a"}, {})
 
 
 def _unopened(_: int) -> Any:

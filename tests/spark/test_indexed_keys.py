@@ -191,7 +191,7 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
     piece = Piece(None, str(path), path.stat().st_size, root=str(table))
     with settings.open(piece) as file:
         leaf = file.leaf("ssn")
-        sealed = SealedKeys.of(file.key_set("ssn", [ssn(417)]), leaf.type, file, leaf.index, None)
+        sealed = SealedKeys.of(file.key_set("ssn", [ssn(417)]), leaf.type, file, leaf.index, piece)
     every = KeySearch(sealed, settings)
     plan = by_indexes(Files([piece], settings, None), ["ssn"], lambda stand_in: every.ways(stand_in, [[]]))
     (left,) = plan.pieces

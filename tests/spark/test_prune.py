@@ -25,6 +25,8 @@ from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.request import Request
 from bloomseal.spark.semijoin.question import KeyQuestion
+from bloomseal.spark.source.files.piece import Piece
+from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.sealed_keyset import SealedKeys
 
 from .pruned import counts
@@ -507,20 +509,20 @@ def test_what_can_t_be_asked_survives_and_is_not_read(
         bss.semi_join(spark, table, "ssn", [digest(2700)], policy=keyed).collect()
 
 
-def test_keys_travel_sealed(spark: SparkSession, keyed: TablePolicy, path: Path, ring: bs.Keyring) -> None:
+def test_keys_travel_sealed(keyed: TablePolicy, path: Path) -> None:
     first = next(path.glob("*.parquet"))
     with bs.open_file(first, decryption=keyed) as file:
         leaf = file.walk.footer.schema.leaf("ssn").index
         kind = file.walk.footer.schema.leaves[leaf].type
         keys = file.key_set("ssn", [digest(5), digest(6)])
-        sealed = SealedKeys.of(keys, kind, file, leaf, None)
+        sealed = SealedKeys.of(keys, kind, file, leaf, Piece(None, str(first), 0))
     travelling = pickle.dumps(sealed)
     for value in keys.between(None, None).tolist():
         assert int(value).to_bytes(8, "little") not in travelling
-    again = pickle.loads(travelling).open(keyed)  # noqa: S301
+    again = pickle.loads(travelling).open(SourceOptions((str(path),), str(keyed.kms), keyed))  # noqa: S301
     assert set(again.between(None, None).tolist()) == set(keys.between(None, None).tolist())
     with pytest.raises(bs.BloomsealError):
-        sealed.open(_refused(keyed))
+        sealed.open(SourceOptions((str(path),), str(keyed.kms), _refused(keyed)))
     with pytest.raises(bs.UsageError):
         pickle.dumps(KeySet.of(["a"], kind))
 
@@ -549,7 +551,7 @@ def test_a_plan_lists_no_files_for_indexes_that_are_not_there(
     def never(*_: Any) -> Any:
         raise AssertionError("listed")
 
-    monkeypatch.setattr("bloomseal.spark.source.planning.Files._found", never)
+    monkeypatch.setattr("bloomseal.table.query.indexes.Indexes.__init__", never)
     wanted = spark.createDataFrame(pa.table({"ssn": [digest(7), "no such"]}))
     assert counts(bss.prune(spark, path, "ssn", wanted, policy=keyed))["row_groups_left"] == 1
     monkeypatch.undo()
@@ -595,7 +597,7 @@ def test_files_without_rows_seal_no_keys(spark: SparkSession, keyed: TablePolicy
     assert bss.semi_join(spark, tmp_path, "ssn", wanted, policy=keyed).collect() == []
     bs.write_table(rows, tmp_path / "m.parquet", encryption=keyed, bloom_filters={"ssn": True})
     found = KeyQuestion.of(Request(spark, tmp_path, keyed, None, None), "ssn", wanted)
-    assert found.search.sealed.file.endswith("m.parquet")
+    assert found.search.sealed.piece.name.endswith("m.parquet")
     told = counts(bss.prune(spark, tmp_path, "ssn", wanted, policy=keyed))
     assert (told["failed"], told["row_groups_left"]) == (0, 1)
     assert [row.id for row in bss.semi_join(spark, tmp_path, "ssn", wanted, policy=keyed).collect()] == [7]

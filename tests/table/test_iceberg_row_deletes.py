@@ -69,7 +69,17 @@ class Lake:
         self.delete(*ice.write_puffin(self.folder / "data" / name, vectors), **of)
 
     def read(self) -> list[int]:
-        return sorted(bs.read_table(self.folder)["n"].to_pylist())
+        found = sorted(bs.read_table(self.folder)["n"].to_pylist())
+        assert by_tasks(self.folder) == found
+        return found
+
+
+def by_tasks(folder: Path) -> list[int]:
+    """As tasks of Spark's data source read it, which are sent by pickle."""
+    pytest.importorskip("pyspark")
+    from spark.test_source_read import read
+
+    return sorted(read(folder)["n"].to_pylist())
 
 
 @pytest.fixture
@@ -380,7 +390,7 @@ REFUSED: dict[Callable[[Lake, str], None], tuple[type[bs.BloomsealError], str]] 
 def test_what_is_not_lawful_is_refused(lake: Lake, attack: Callable[[Lake, str], None]) -> None:
     attack(lake, lake.names[0])
     kind, message = REFUSED[attack]
-    for read in (lambda: lake.read(), lambda: bs.open_table(lake.folder).num_rows):
+    for read in (lambda: lake.read(), lambda: bs.open_table(lake.folder).num_rows, lambda: by_tasks(lake.folder)):
         with pytest.raises(kind, match=message) as refused:
             read()
         assert refused.value.file is not None
@@ -400,15 +410,6 @@ def test_columns_whose_values_are_not_compared(tmp_path: Path) -> None:
     ice.add_deletes(table, (path, manifests.FileFormat.PARQUET), **VALUES, equality_ids=[1])
     with pytest.raises(bs.UnsupportedError, match="by a column of double"):
         bs.read_table(path.parents[1])
-
-
-def test_spark_refuses(lake: Lake) -> None:
-    pytest.importorskip("pyspark")
-    from bloomseal.spark.source.files.tree import find_files
-
-    lake.vectors("v.puffin", {lake.names[0]: [1]})
-    with pytest.raises(bs.UnsupportedError, match="delete files"):
-        find_files([str(lake.folder)], zone="UTC")
 
 
 # Vectors --------------------------------------------------------------------------------------------------------------

@@ -309,14 +309,14 @@ class TablePolicy:
             "keys": self.keys,
             "aad_prefix": self.prefix(file),
             "previous_aad_prefixes": self.prefixes(file)[1:],
-            **self.reading,
-            "encrypted_columns": (*self.encrypted_columns, *self.reading.get("encrypted_columns", ())),
             "complete": self.uniform or self.complete,
             "partition_by": self.partition_by,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
             "access_log": self.access_log,
             "iceberg": self.iceberg,
             "signers": self.authors,
+            **self.reading,
+            "encrypted_columns": (*self.encrypted_columns, *self.reading.get("encrypted_columns", ())),
         }
 
     def bloom_filters(self) -> dict[str, FilterSpec]:

@@ -108,7 +108,7 @@ def _live_in(table: Any, ref: FileRef) -> dict[str, dict[str, Any]]:
     import pyarrow as pa
 
     rows = pa.table(table.get_add_actions()).to_pylist()
-    return {in_table(row["path"], ref, quoted=True): row for row in rows}
+    return {in_table(row["path"], ref): row for row in rows}
 
 
 def _now() -> int:

@@ -20,7 +20,8 @@ from ...storage.formats import METADATA_ENDINGS
 from ...storage.logs.ags1 import is_sealed
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.iceberg_keys import KEK_TIMESTAMP, MASTER_KEY
-from ...storage.logs.iceberg_metadata import below, read_metadata
+from ...storage.logs.iceberg_metadata import read_metadata
+from ...storage.logs.snapshot import below
 from ...storage.places import is_file, names_in
 
 __all__ = ["SEALED_ENDINGS", "EncryptedTable", "TableFlaw", "TableKek", "look_at_table"]

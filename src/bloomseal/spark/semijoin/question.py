@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ...table.query.indexes import Held
+    from ..source.files.piece import Piece
 
 __all__ = ["KeyQuestion", "Prediction"]
 
@@ -116,11 +117,6 @@ class KeyQuestion:
         settings, tree = request.settings, request.tree
         if settings.table is None:
             raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
-        if settings.table.iceberg is not None:
-            raise UnsupportedError(
-                "key sets travel under a column's key, which encrypted Iceberg tables lack: semi_join() and prune() take others",
-                file=settings.paths[0], column=column, hint="bss.read(…, where=…), or a join of what it reads",
-            )  # fmt: skip
         if any(named_format(file.name) is Format.ORC for file in tree.files):
             raise UnsupportedError(
                 "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
@@ -173,7 +169,7 @@ class _KeySample:
                 break  # all but files without rows tell enough
             try:
                 with files.settings.open(piece) as file:
-                    self._look(file, piece.base)
+                    self._look(file, piece)
             except UsageError:
                 raise
             except BloomsealError as error:
@@ -203,7 +199,7 @@ class _KeySample:
             self._keys[leaf.type] = need_parquet(file).key_set(leaf.name, self._values)
         return self._keys[leaf.type]
 
-    def _look(self, file: SealedFile, base: str | None) -> None:
+    def _look(self, file: SealedFile, piece: Piece) -> None:
         self._schemas.add(file.leaves.raw)
         if (place := place_of(file, self._column)) is None:
             return
@@ -214,10 +210,10 @@ class _KeySample:
                 column=self._column, hint="where()",
             )  # fmt: skip
         if not file.num_row_groups:
-            self._empty = self._empty or SealedKeys.none(leaf.name, leaf.type, file.path, base)
+            self._empty = self._empty or SealedKeys.none(leaf.name, leaf.type, piece)
             return
         keys = self._keys_for(file, leaf)
-        self._sealed = self._sealed or SealedKeys.of(keys, leaf.type, file, place, base)
+        self._sealed = self._sealed or SealedKeys.of(keys, leaf.type, file, place, piece)
         if leaf.type == self._sealed.column_type:
             found = need_parquet(file).survivors(leaf.name, keys)
             self._left, self._sampled = self._left + len(found.row_groups), self._sampled + file.num_row_groups

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import unquote
 
 from ...core.cached import cached_property
@@ -16,10 +16,13 @@ from ...core.parquet.expectation import Expectation
 from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy, table_policy
 from ...read.without_key import WithoutKey
-from ...specs import decryption_of_iceberg_file, iceberg_unwrap
+from ...specs import iceberg_unwrap
+from ...storage.discovery.kinds import FileKind, FoundFile
+from ...table.query.partitions import Partitions
+from ...table.query.parts import TableParts
 from ..given import kms_uri, refuse_secrets
 from ..listing import open_filesystem, split_uri
-from ..opening import open_table_file, table_of
+from ..opening import table_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -28,28 +31,12 @@ if TYPE_CHECKING:
     from ...keytools.kms.counters import Counters
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
-    from ...storage.logs.iceberg_encrypted import IcebergOpening
-    from ...storage.logs.iceberg_keys import WrappedFileKey
+    from .files.piece import Piece, Rules
     from .files.tree import Tree
     from .search import KeySearch
     from .stats import Metrics
 
 __all__ = ["Defaults", "SourceOptions", "as_options"]
-
-
-class Placed(Protocol):
-    """A file, or a part of one, as it was found: its name, its file system's base, the table's folder; and its own key,
-    wrapped, in an encrypted Iceberg table.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def base(self) -> str | None: ...
-    @property
-    def root(self) -> str | None: ...
-    @property
-    def key(self) -> WrappedFileKey | None: ...
 
 
 @dataclass(frozen=True)
@@ -158,23 +145,39 @@ class SourceOptions:
 
         if self.kms is None:
             return Counters()
-        source = as_key_source(self.kms) if self.table is None else self._own_table.keys
+        given = self.decryption
+        source = given.keys if isinstance(given, TablePolicy) else as_key_source(self.kms)
         return source.counters if isinstance(source, KeyTools) else Counters()
 
-    def open(self, file: Placed) -> SealedFile:
-        """Open one file where it was found.
+    def parts(self, pieces: Sequence[Piece], rules: Rules | None = None) -> TableParts:
+        """These files as the parts of a table, by which the driver and tasks open them.
 
-        Raises:
-            As `open_table_file`.
+        Args:
+            rules: of the log that names them; None: there is none.
         """
-        ref = FileRef(file.name, open_filesystem(file.base), file.root)
-        decryption = self.decryption(ref)
-        if (opening := self._iceberg) is not None:
-            if decryption is None or file.key is None:
-                raise PolicyError("a file without a key in an encrypted Iceberg table", file=file.name)
-            key = file.key.open(opening.unwrap, opening.spec.encryption_key, file.name)
-            decryption = decryption_of_iceberg_file(decryption, ref, key)
-        return open_table_file(file.name, decryption, file.base, file.root)
+        snapshot = None if rules is None else rules.snapshot
+        known = Partitions({}, stored=snapshot is not None and snapshot.stored)
+        parts = TableParts([self._found(one) for one in pieces], known, snapshot, self.decryption)
+        if not any(one.deletes for one in pieces):
+            return parts
+        from ...table.query.deletes import DeleteReader  # few tables need it
+
+        return replace(parts, deletes=DeleteReader())
+
+    def _found(self, one: Piece) -> FoundFile:
+        root = self.root_of(one)
+        relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
+        ref = FileRef(one.name, open_filesystem(one.base), root)
+        return FoundFile(ref, relative, FileKind.DATA, None, one.told, one.key, one.in_log, one.deletes)
+
+    def root_of(self, one: Piece) -> str | None:
+        """The table's folder: where that was said, and the file is in it, or else the one that led to the file."""
+        folder = None if self.table is None else self.table.root
+        return folder if folder is not None and one.name.startswith(folder.rstrip("/") + "/") else one.root
+
+    def open(self, one: Piece, rules: Rules | None = None) -> SealedFile:
+        """Open one file where it was found, see `TableParts.open`."""
+        return self.parts([one], rules).open(0)
 
     def find_files(self, schema: StructType | None = None, zone: str | None = None) -> Tree:
         """The files of its paths, as `files.tree.find_files`.
@@ -197,60 +200,30 @@ class SourceOptions:
             complete=expected.complete and not self.allow_plaintext,
         )
         how: Any = {"zone": self.timezone or zone, "infer": self.infer_partition_types, "expected": expected}
-        how["iceberg"] = self._iceberg
+        if (given := self.decryption) is not None and given.iceberg is not None:
+            from ...storage.logs.iceberg_encrypted import IcebergOpening  # few tables need it
+
+            how["iceberg"] = IcebergOpening(given.iceberg, iceberg_unwrap(given))
         return settled(map(split_uri, self.paths), lambda: find_files(self.paths, schema, **how))
 
-    def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
-        """How one file is opened; None where nothing was said of keys or columns."""
-        said = self.aad_prefix is not None or self.encrypted_columns
+    @cached_property
+    def decryption(self) -> DecryptionSpec | TablePolicy | None:
+        """How files are opened; None where nothing was said of keys or columns."""
+        said: dict[str, Any] = {} if self.aad_prefix is None else {"aad_prefix": self.aad_prefix}
+        if self.encrypted_columns:
+            said["encrypted_columns"] = self.encrypted_columns
         if self.kms is None and not said:
             return None
-        if self.table is not None and not (said or self.allow_plaintext or self.allow_unverified_footer):
-            return self._own_table
-        arguments: dict[str, Any] = (
-            {"keys": self.kms} if self.table is None else self._own_table.decryption_arguments(file)
-        )
-        if self.aad_prefix is not None:
-            arguments["aad_prefix"] = self.aad_prefix
-        return DecryptionSpec(
-            **{
-                **arguments,
-                "encrypted_columns": (*arguments.get("encrypted_columns", ()), *self.encrypted_columns),
-                "allow_plaintext": self.allow_plaintext,
-                # Whoever takes plaintext files takes their columns, but for those that are named.
-                "complete": arguments.get("complete", False) and not self.allow_plaintext,
-                "allow_unverified_footer": self.allow_unverified_footer,
-            }
-        )
-
-    @property
-    def for_indexes(self) -> DecryptionSpec | TablePolicy | None:
-        """How the table's indexes are opened, which are sealed whatever is allowed of its files; None: by nothing."""
-        if self.table is not None and self.aad_prefix is None:
-            return self._own_table
-        return None if self.kms is None else DecryptionSpec(keys=self.kms, aad_prefix=self.aad_prefix)
-
-    @property
-    def folder(self) -> str | None:
-        """The table's, where that was said."""
-        return None if self.table is None else self.table.root
-
-    @property
-    def _iceberg(self) -> IcebergOpening | None:
-        """What the policy expects of an encrypted Iceberg table, and the KMS, by which each process opens its keys."""
-        if self.table is None or self.table.iceberg is None:
-            return None
-        from ...storage.logs.iceberg_encrypted import IcebergOpening  # few tables need it
-
-        return IcebergOpening(self.table.iceberg, iceberg_unwrap(self._own_table))
-
-    @cached_property
-    def _own_table(self) -> TablePolicy:
-        return table_of(pickle.dumps(self.table))
+        said |= {name: True for name in ("allow_plaintext", "allow_unverified_footer") if getattr(self, name)}
+        if self.table is None:
+            return DecryptionSpec(self.kms, **said)
+        if self.allow_plaintext:
+            said["complete"] = False  # whoever takes plaintext files takes their columns, but for those that are named
+        return table_of(pickle.dumps(replace(self.table, reading=said) if said else self.table))
 
     def __getstate__(self) -> dict[str, Any]:
         # Each process has one of its own.
-        return {name: value for name, value in self.__dict__.items() if name != "_own_table"}
+        return {name: value for name, value in self.__dict__.items() if name != "decryption"}
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"

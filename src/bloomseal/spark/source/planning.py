@@ -12,22 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ...core.cached import cached_property
 from ...core.errors import BloomsealError
 from ...core.exclusion import Exclusion, by_folder
-from ...core.storage.ref import FileRef
 from ...index.place import columns_in
-from ...storage.discovery.kinds import FileKind, FoundFile
-from ..listing import open_filesystem
 from .pushdown import admitted
 from .scan import Scan
 from .search import mark, replaced
 from .stats import SourceStats
 
 if TYPE_CHECKING:
-    from ...core.decryption import DecryptionSpec
     from ...index.facts.sameness import Sighting
-    from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
     from ...table.query.indexes import Indexes
@@ -76,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Files:
-    """A table's files as indexes are held against them.
+    """A table's files, before any of them is opened.
 
     Attributes:
         pieces: in order.
@@ -89,57 +83,24 @@ class Files:
     rules: Rules | None
 
     @property
-    def decryption(self) -> DecryptionSpec | TablePolicy | None:
-        """Of the table's indexes."""
-        return self.settings.for_indexes
-
-    @cached_property
-    def files(self) -> Sequence[FoundFile]:
-        """As `bloomseal.storage` lists them."""
-        return [self._found(one) for one in self.pieces]
-
-    @property
     def without_index(self) -> bool:
         """None of their folders has an index, as far as that is told at once, on this machine: a plan need not list
         thousands of files again to learn that nobody is to be asked about them.
         """
-        roots = {(one.base, self._root(one)) for one in self.pieces}
+        roots = {(one.base, self.settings.root_of(one)) for one in self.pieces}
         return not any(base is not None or (root is not None and columns_in(root)) for base, root in roots)
-
-    @property
-    def logged(self) -> bool:
-        """Whether a table's log keeps the list of files."""
-        return self.rules is not None
-
-    def open_named(self, number: int) -> SealedFile:
-        """The file of this number."""
-        return self.settings.open(self.pieces[number])
-
-    def need_names(self, file: SealedFile) -> None:
-        """As `Rules.check`, of a file or one of its schema."""
-        if self.rules is not None:
-            self.rules.check(file)
 
     def indexes(self) -> Indexes | None:
         """Those of the table; None where nobody is to be asked."""
         settings = self.settings
-        if settings.use_index == "never" or settings.for_indexes is None:
+        if settings.use_index == "never" or settings.kms is None:
+            return None
+        if settings.use_index == "auto" and self.without_index:
             return None
         # Reads that ask none need not load this.
-        from ...table.query.indexes import Indexes, UseIndex
+        from ...table.query.indexes import Indexes
 
-        found = Indexes(self, settings.use_index, settings.trust)
-        return None if found.use is UseIndex.AUTO and self.without_index else found
-
-    def _root(self, one: Piece) -> str | None:
-        folder = self.settings.folder
-        return folder if folder is not None and one.name.startswith(folder.rstrip("/") + "/") else one.root
-
-    def _found(self, one: Piece) -> FoundFile:
-        root = self._root(one)
-        relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
-        told = "" if self.rules is None else self.rules.told.get(one.name, "")
-        return FoundFile(FileRef(one.name, open_filesystem(one.base), root), relative, FileKind.DATA, told=told)
+        return Indexes(settings.parts(self.pieces, self.rules), settings.use_index, settings.trust)
 
 
 @dataclass(frozen=True)
@@ -160,7 +121,7 @@ class Watched:
         """Those that were ruled out; None where none must be looked after."""
         numbers = [number for _, excluded in found.excluded for number in excluded]
         # What a log names stays what it is.
-        if files.logged or found.sighting is None or not numbers:
+        if files.rules is not None or found.sighting is None or not numbers:
             return None
         return cls(tuple(files.pieces[number] for number in numbers), tuple(map(found.sighting, numbers)))
 
@@ -168,7 +129,7 @@ class Watched:
         """Those that are not the same any more."""
         from ...table.query.indexes import Indexes
 
-        states = Indexes(Files(self.pieces, settings, None), "auto", settings.trust).states()
+        states = Indexes(settings.parts(self.pieces), "auto", settings.trust).states()
         for piece, sighting, state in zip(self.pieces, self.sightings, states, strict=True):
             if not (_is_same(settings, piece, sighting) if sighting.by_identity else state == sighting.state):
                 yield piece

@@ -63,11 +63,9 @@ class Task(InputPartition):
         """What to read, in turn."""
         return map(Piece._make, self._pieces)
 
-    def to_read(self, settings: SourceOptions) -> Iterator[Piece]:
+    def to_read(self, settings: SourceOptions) -> list[Piece]:
         """As `pieces`, and files that were ruled out and are other ones by now."""
-        yield from self.pieces
-        if self.watched is not None:
-            yield from self.watched.changed(settings)
+        return [*self.pieces, *(() if self.watched is None else self.watched.changed(settings))]
 
     def __repr__(self) -> str:
         return f"<Task of {len(self._pieces)} files>"
@@ -109,7 +107,7 @@ class TableReader(DataSourceReader):
         settings = self._scan.settings
         self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
         stats, before = replace(partition.planned), settings.kms_counters()
-        batches = (batch for piece in partition.to_read(settings) for batch in self._scan.read(piece, stats))
+        batches = self._scan.read(partition.to_read(settings), stats)
         try:
             yield from stats.timed(_together(batches))
         finally:

@@ -77,20 +77,22 @@ class Scan:
         asked = any(one.by_equality and one.column.split(".")[0] not in self.partitioned for one in self.conditions)
         return asked or self.search is not None
 
-    def read(self, piece: Piece, stats: SourceStats) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece that Spark may keep, with all that is known not to be among them left out.
+    def read(self, pieces: Sequence[Piece], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+        """The rows of some files that Spark may keep, with all that is known not to be among them left out.
 
         Raises:
             BloomsealError: with the file's name.
         """
-        try:
-            with self.settings.open(piece) as file:
-                yield from _FileTask(self, file, piece, stats).batches()
-        except BloomsealError as error:
-            if isinstance(error, KeyAccessError) and error.column and error.lacking:
-                how = 'read without the column, or with columns_without_key="null"'
-                error.hint = f"{error.hint}; or {how}" if error.hint else how
-            raise error.at(file=piece.name) from None
+        parts = self.settings.parts(pieces, self.rules)
+        for number, piece in enumerate(pieces):
+            try:
+                with parts.open(number) as file:
+                    yield from _FileTask(self, file, piece, stats).batches()
+            except BloomsealError as error:
+                if isinstance(error, KeyAccessError) and error.column and error.lacking:
+                    how = 'read without the column, or with columns_without_key="null"'
+                    error.hint = f"{error.hint}; or {how}" if error.hint else how
+                raise error.at(file=piece.name) from None
 
     def converted(
         self, layout: ColumnLayout, table: pa.Table | None, rows: int, values: tuple[Any, ...]

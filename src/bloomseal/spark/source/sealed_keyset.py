@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...core.encryption import ModuleCipher, ModuleType, SecretKey
 from ...core.errors import BloomsealError, KeyAccessError
 from ...core.sbbf import ColumnType
-from ...core.storage.ref import FileRef
 from ...read.parquet import need_parquet
 from ...sbbf import KeySet
-from ..listing import open_filesystem
-from ..opening import open_table_file
 
 if TYPE_CHECKING:
-    from ...core.decryption import DecryptionSpec
-    from ...policy import TablePolicy
     from ...read.file import SealedFile
+    from .files.piece import Piece
 
-__all__ = ["SealedKeys", "place_of"]
+__all__ = ["Opens", "SealedKeys", "place_of"]
 
 _LABEL: Final = b"bloomseal key set for Spark tasks"
 _SALT_BYTES: Final = 16
+
+
+class Opens(Protocol):
+    """Opens a file where it was found; `.options.SourceOptions` does."""
+
+    def open(self, one: Piece, /) -> SealedFile: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +39,23 @@ class SealedKeys:
 
     Attributes:
         column_type: of the columns that it can be asked of.
-        file: the file whose column's key seals it.
-        base, root: that one's file system, and the folder of its table.
+        piece: the file whose column's key seals it.
     """
 
     column: str
     column_type: ColumnType
-    file: str
-    base: str | None
-    root: str | None
+    piece: Piece
     _salt: bytes
     _sealed: bytes
 
     @classmethod
-    def of(cls, keys: KeySet, column_type: ColumnType, file: SealedFile, leaf: int, base: str | None) -> SealedKeys:
+    def of(cls, keys: KeySet, column_type: ColumnType, file: SealedFile, leaf: int, piece: Piece) -> SealedKeys:
         """Seal `keys`, which are of this type, under a key of this file. A plaintext table has none: they travel as
         they are.
 
         Args:
             file: with a row group, whose column says which key it is under.
+            piece: the same, closed.
 
         Raises:
             KeyAccessError: the column's key can't be had.
@@ -63,39 +63,34 @@ class SealedKeys:
         column, salt, data = file.leaves.leaves[leaf].name, os.urandom(_SALT_BYTES), keys.dump()
         cipher = _cipher(file, leaf, salt)
         sealed = data if cipher is None else bytes(cipher.seal(data, ModuleType.FOOTER, _aad(file.path, column)))
-        return cls(column, column_type, file.path, base, file.source.ref.root, salt, sealed)
+        return cls(column, column_type, piece._replace(kept=None, deletes=()), salt, sealed)
 
     @classmethod
-    def none(cls, column: str, column_type: ColumnType, file: str, base: str | None) -> SealedKeys:
+    def none(cls, column: str, column_type: ColumnType, piece: Piece) -> SealedKeys:
         """For a table without a row: no keys, which nobody opens."""
-        return cls(column, column_type, file, base, None, b"", b"")
+        return cls(column, column_type, piece, b"", b"")
 
     @property
     def is_empty(self) -> bool:
         """Whether there are no keys in it to be opened."""
         return not self._sealed
 
-    @property
-    def ref(self) -> FileRef:
-        """The file."""
-        return FileRef(self.file, open_filesystem(self.base), self.root)
-
-    def open(self, table: DecryptionSpec | TablePolicy | None) -> KeySet:
+    def open(self, settings: Opens) -> KeySet:
         """The set, with the keys of whoever calls.
 
         Raises:
             KeyAccessError: the column's key can't be had here.
             IntegrityError: the file has other keys than it had.
         """
-        with open_table_file(self.file, table, self.base, self.root) as file:
+        with settings.open(self.piece) as file:
             leaf = file.leaves.leaf(self.column).index
-            cipher = _cipher(file, leaf, self._salt)
+            cipher, path = _cipher(file, leaf, self._salt), file.path
         data = self._sealed
         if cipher is not None:
             try:
-                data = cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column))
+                data = cipher.open(data, ModuleType.FOOTER, _aad(path, self.column))
             except BloomsealError as error:
-                raise error.at(file=self.file) from None
+                raise error.at(file=path) from None
         return KeySet.load(data, self.column_type)
 
     def __repr__(self) -> str:

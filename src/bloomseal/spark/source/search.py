@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,12 @@ from .sealed_keyset import SealedKeys, place_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...core.decryption import DecryptionSpec
     from ...core.parquet.schema import Leaf
-    from ...core.storage.ref import FileRef
     from ...index.facts.sameness import Kept
     from ...index.manifest import FileState
-    from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
+    from .sealed_keyset import Opens
 
 __all__ = ["KeySearch", "OneOf", "mark", "replaced"]
 
@@ -42,12 +40,6 @@ class OneOf:
 
     leaf: Leaf
     probe_set: ProbeSet
-
-
-class Opens(Protocol):
-    """Says how files are opened; `.options.SourceOptions` does."""
-
-    def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None: ...
 
 
 class KeySearch:
@@ -87,7 +79,7 @@ class KeySearch:
             As `SealedKeys.open`.
         """
         if self._keys is None:
-            self._keys = self.sealed.open(self._settings.decryption(self.sealed.ref))
+            self._keys = self.sealed.open(self._settings)
         return self._keys
 
     def of_all(self) -> KeySearch:

@@ -15,7 +15,7 @@ from ..folder import TEMPORARY_ENDING
 from ..formats import named_format, says_data
 
 if TYPE_CHECKING:
-    from ..logs.iceberg_keys import IcebergFileKey
+    from ..logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ..logs.snapshot import DeleteFile
 
 __all__ = [
@@ -109,7 +109,7 @@ class FoundFile:
     kind: FileKind
     size: int | None = field(default=None, compare=False)
     told: str = field(default="", compare=False)
-    key: IcebergFileKey | None = field(default=None, compare=False, repr=False)
+    key: IcebergFileKey | WrappedFileKey | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
     deletes: tuple[DeleteFile, ...] = field(default=(), compare=False, repr=False)
 

@@ -71,7 +71,7 @@ class DeltaLog:
 
     def paths(self) -> set[str]:
         """The live files of the loaded version, whatever features it has."""
-        return opened(self._ref, lambda: {in_table(row["path"], self._ref, quoted=True) for row in self._actions()})
+        return opened(self._ref, lambda: {in_table(row["path"], self._ref) for row in self._actions()})
 
     def history(self) -> History:
         """All that the log names, read from the log itself: the library's history knows no version without
@@ -85,7 +85,7 @@ class DeltaLog:
         table = self._table.metadata().id
         live = [
             LiveFile(
-                in_table(row["path"], self._ref, quoted=True),
+                in_table(row["path"], self._ref),
                 row.get("partition") or {},
                 told_apart(table, row.get("size_bytes"), row.get("modification_time")),
             )
@@ -136,7 +136,7 @@ class DeltaLog:
             for path in _replayed(dict(_files_below(self._log)), self._table.version()):
                 for action in actions_of(FileRef(path, self._ref.filesystem)):
                     if (add := action.get("add")) is not None:
-                        named[in_table(add["path"], self._ref, quoted=True)] = bool(add.get("deletionVector"))
+                        named[in_table(add["path"], self._ref)] = bool(add.get("deletionVector"))
             return any(named.get(path, True) for path in self.paths())
         except Exception:
             return True

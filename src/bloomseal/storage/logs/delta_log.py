@@ -61,7 +61,7 @@ def read_log(table: FileRef) -> History:
             said = told[info.path] = _Told()
             for action in actions_of(FileRef(info.path, table.filesystem)):
                 said.take(action)
-            found.paths |= {in_table(path, table, quoted=True) for path in said.paths}
+            found.paths |= {in_table(path, table) for path in said.paths}
         except (
             BloomsealError,
             pa.ArrowException,

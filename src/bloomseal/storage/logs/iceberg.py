@@ -24,8 +24,8 @@ from .ags1 import is_sealed
 from .iceberg_deletes import DATA, DeleteIndex, ManifestRow, format_of, rows_of_manifest
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY, IcebergFileKey
-from .iceberg_metadata import NUMBER, below, in_its_folder, load, names_of, newest_metadata, read_metadata
-from .snapshot import History, LiveFile, Naming, Snapshot, in_table, opened, told_apart
+from .iceberg_metadata import NUMBER, in_its_folder, load, names_of, newest_metadata, read_metadata
+from .snapshot import History, LiveFile, LogPlaces, Naming, Snapshot, opened, told_apart
 
 __all__ = ["IcebergLog"]
 
@@ -181,7 +181,7 @@ class IcebergLog:
                     raise UnsupportedError("an Iceberg table with data that are not Parquet", file=live.path)
                 else:
                     data.append((row, live))
-        deletes.check({live.name: live for _, live in data}, self._at)
+        deletes.check({live.name: live for _, live in data}, self._places)
         files = (replace(live, deletes=found) if (found := deletes.of(row)) else live for row, live in data)
         return Snapshot(
             self._snapshot_id,
@@ -190,7 +190,7 @@ class IcebergLog:
             deletes.files,
             self._naming(schema),
             stored=True,
-            path_of=self._at,
+            path_of=self._places,
         )
 
     @property
@@ -264,12 +264,13 @@ class IcebergLog:
     def _path(self, file: Any) -> str:
         return self._at(file.file_path)
 
+    @property
+    def _places(self) -> LogPlaces:
+        location = self._table.metadata.location if in_its_folder(self._metadata) else None
+        return LogPlaces(location, self._ref.path, self._ref.filesystem is None)
+
     def _at(self, place: str) -> str:
-        """Where a place that the metadata name lies; one below the table's location, below the folder that was opened,
-        wherever the table was copied to.
-        """
-        inside = below(place, self._table.metadata.location) if in_its_folder(self._metadata) else None
-        return in_table(place, self._ref, quoted=False) if inside is None else f"{self._ref.path.rstrip('/')}/{inside}"
+        return self._places(place)
 
 
 def _files(snapshot: Any, table: Any) -> Iterator[Any]:

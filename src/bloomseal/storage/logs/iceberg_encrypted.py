@@ -21,8 +21,8 @@ from .decoded import avro_header, need_avro, need_readable
 from .iceberg import IcebergLog
 from .iceberg_deletes import DATA, ManifestRow, rows_of_manifest
 from .iceberg_keys import IcebergFileKey, IcebergKek, IcebergTableKeys, UnwrapBytes
-from .iceberg_metadata import below, load, newest_metadata, read_metadata
-from .snapshot import LiveFile, opened
+from .iceberg_metadata import load, newest_metadata, read_metadata
+from .snapshot import LiveFile, LogPlaces, opened
 
 __all__ = ["EncryptedIcebergLog", "IcebergOpening"]
 
@@ -147,7 +147,7 @@ class EncryptedIcebergLog(IcebergLog):
         """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
 
     def _length(self, live: LiveFile) -> int | None:
-        return None if live.key is None else self._told_length(live.path, live.key, None)
+        return self._told_length(live.path, live.key, None) if isinstance(live.key, IcebergFileKey) else None
 
     def _listed(self) -> list[Any]:
         return self.manifests
@@ -188,17 +188,16 @@ class EncryptedIcebergLog(IcebergLog):
         return data
 
     def place(self, place: str) -> FileRef:
-        """Where a file lies that the metadata name: below the table's folder, wherever that is by now.
+        """Where a file lies that the metadata name: below the table's folder.
 
         Raises:
             PolicyError: it is not below the location that the metadata say.
         """
-        if (inside := below(place, self._location)) is None:
-            raise PolicyError("the metadata name a file outside of the table's location", file=place)
-        return FileRef(f"{self._ref.path.rstrip('/')}/{inside}", self._ref.filesystem)
+        return FileRef(self._at(place), self._ref.filesystem)
 
-    def _at(self, place: str) -> str:
-        return self.place(place).path
+    @property
+    def _places(self) -> LogPlaces:
+        return LogPlaces(self._location, self._ref.path, self._ref.filesystem is None, strict=True)
 
     def _partitioned_by(
         self,

@@ -17,9 +17,9 @@ from ...core.storage.source import refusal
 from ..formats import METADATA_ENDINGS
 from ..places import names_in, open_source
 from .decoded import most_decoded, need_avro, need_readable
-from .snapshot import library, location, opened
+from .snapshot import below, library, location, opened
 
-__all__ = ["NUMBER", "below", "in_its_folder", "load", "names_of", "newest_metadata", "read_metadata"]
+__all__ = ["NUMBER", "in_its_folder", "load", "names_of", "newest_metadata", "read_metadata"]
 
 NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """The name of a metadata file, with its number."""
@@ -52,13 +52,6 @@ def _unpacked(data: bytes) -> bytes:
     """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
         return stream.read(most_decoded(len(data)) + 1)
-
-
-def below(place: str, location: str) -> str | None:
-    """The path of a place below a table's location; None where it is elsewhere."""
-    inside = place.removeprefix(f"{location.rstrip('/')}/")
-    odd = posixpath.normpath(inside) != inside or inside.startswith("/") or inside.split("/")[0] == ".."
-    return None if inside == place or odd else inside
 
 
 def load(ref: FileRef, data: bytes, folder: FileRef) -> Any:

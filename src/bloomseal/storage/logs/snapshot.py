@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,14 +11,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
-from ...core.errors import BloomsealError, MissingDependencyError, UsageError
+from ...core.errors import BloomsealError, MissingDependencyError, PolicyError, UsageError
 from ...core.storage.ref import FileRef
 from ...core.text import articled
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .iceberg_keys import IcebergFileKey
+    from .iceberg_keys import IcebergFileKey, WrappedFileKey
 
 __all__ = [
     "BOUNDS",
@@ -27,8 +28,10 @@ __all__ = [
     "DeleteKind",
     "History",
     "LiveFile",
+    "LogPlaces",
     "Naming",
     "Snapshot",
+    "below",
     "fields_in",
     "in_table",
     "library",
@@ -62,7 +65,7 @@ class LiveFile:
     path: str
     partition: Mapping[str, Any] = field(default_factory=dict)
     told: str = ""
-    key: IcebergFileKey | None = field(default=None, repr=False)
+    key: IcebergFileKey | WrappedFileKey | None = field(default=None, repr=False)
     name: str = ""
     deletes: tuple[DeleteFile, ...] = ()
 
@@ -127,6 +130,37 @@ class Naming:
 
 
 @dataclass(frozen=True)
+class LogPlaces:
+    """Where a file lies that an Iceberg table's metadata, or a delete file, name.
+
+    Attributes:
+        location: the table's, as the metadata have it; what is named below it lies below `folder`, wherever the table
+            was copied to. None: a copy of the metadata elsewhere, which tells nothing of that.
+        folder: the table's.
+        local: it is on this machine's own file system.
+        strict: refuse what is named elsewhere.
+    """
+
+    location: str | None
+    folder: str
+    local: bool
+    strict: bool = False
+
+    def __call__(self, place: str) -> str:
+        """The path on the table's file system; a URI as it is, where it leads to another one.
+
+        Raises:
+            PolicyError: it is not below the location that the metadata say.
+        """
+        inside = None if self.location is None else below(place, self.location)
+        if inside is not None:
+            return f"{self.folder.rstrip('/')}/{inside}"
+        if self.strict:
+            raise PolicyError("the metadata name a file outside of the table's location", file=place)
+        return _placed(place, self.folder, local=self.local)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One version of a table.
 
@@ -146,7 +180,7 @@ class Snapshot:
     deletes: tuple[DeleteFile, ...] = ()
     naming: Naming = field(default_factory=Naming)
     stored: bool = False
-    path_of: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
+    path_of: LogPlaces | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
@@ -233,18 +267,24 @@ def location(ref: FileRef) -> str:
     return f"{scheme}://{ref.path}"
 
 
-def in_table(name: str, ref: FileRef, *, quoted: bool) -> str:
-    """A data file's path as the table's file system knows it; the URI as it is, where it leads to another file system.
+def below(place: str, location: str) -> str | None:
+    """The path of a place below a table's location; None where it is elsewhere."""
+    inside = place.removeprefix(f"{location.rstrip('/')}/")
+    odd = posixpath.normpath(inside) != inside or inside.startswith("/") or inside.split("/")[0] == ".."
+    return None if inside == place or odd else inside
 
-    Args:
-        name: as the log has it, relative to the table or a URI.
-        quoted: the log percent-encodes its paths. Delta does; Iceberg writes them down as they are, ``p=a%2Fb`` being
-            the folder's own name.
+
+def in_table(name: str, ref: FileRef) -> str:
+    """Where a file lies that a Delta log names, as `LogPlaces` has it. Delta percent-encodes its paths; Iceberg writes
+    them down as they are, ``p=a%2Fb`` being the folder's own name.
     """
-    name = unquote(name) if quoted else name
+    return _placed(unquote(name), ref.path, local=ref.filesystem is None)
+
+
+def _placed(name: str, folder: str, *, local: bool) -> str:
     if (uri := _URI.match(name)) is None:
-        return name if name.startswith("/") else f"{ref.path.rstrip('/')}/{name}"
+        return name if name.startswith("/") else f"{folder.rstrip('/')}/{name}"
     scheme, host, path = uri.groups()
-    if (scheme.lower() == "file") != (ref.filesystem is None):
+    if (scheme.lower() == "file") != local:
         return name
-    return path if ref.filesystem is None else "/".join(part for part in (host or "", path.lstrip("/")) if part)
+    return path if local else "/".join(part for part in (host or "", path.lstrip("/")) if part)

@@ -22,7 +22,6 @@ from .schema import conform, fits
 if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...read.parquet import ParquetFile
-    from ...storage.logs.snapshot import Snapshot
     from .parts import TableParts
 
 __all__ = ["DeleteReader"]
@@ -102,8 +101,7 @@ class DeleteReader:
                     for mine in np.split(order, cuts) if len(order) else ():
                         name = names.dictionary[int(codes[mine[0]])].as_py()
                         found.setdefault(name, []).append(positions[mine])
-        assert parts.snapshot is not None  # noqa: S101 - its log names the deletes
-        _need_same_names(parts.snapshot, found)
+        _need_same_names(parts, found)
         if one.data_file is not None and not found.keys() <= {one.data_file}:
             raise FormatError("position deletes of other data files than the manifest says")
         return {name: np.concatenate(positions) for name, positions in found.items()}
@@ -136,18 +134,20 @@ class DeleteReader:
 def _blob(parts: TableParts, one: DeleteFile) -> bytes:
     """The bytes of a deletion vector."""
     with parts.open_vector(one) as source:
-        if (key := one.file.key) is None:
+        if (key := parts.key_of(one.file.path, one.file.key)) is None:
             return bytes(source.read(one.offset, one.size))
         length = source.size if one.length is None else one.length
         return Ags1Stream(source, key.key, key.prefix, length).read(one.offset, one.size)
 
 
-def _need_same_names(snapshot: Snapshot, found: dict[str, Any]) -> None:
+def _need_same_names(parts: TableParts, found: dict[str, Any]) -> None:
     """Refuse names of data files that the manifests spell in another way: their rows would not be deleted."""
-    known = {one.name for one in snapshot.files}
-    paths = {one.path for one in snapshot.files}
+    if parts.snapshot is None or (path_of := parts.snapshot.path_of) is None:
+        return
+    known = {one.name for one in parts.files}
+    paths = set(map(path_of, known))
     for name in found:
-        if name not in known and snapshot.path_of is not None and snapshot.path_of(name) in paths:
+        if name not in known and path_of(name) in paths:
             raise FormatError("position deletes that name a data file in another way than its manifest")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,12 +23,10 @@ from ...index.lookup import Coverage, IndexHits, IndexReader, ghost
 from ...index.place import columns_in
 
 if TYPE_CHECKING:
-    from ...index.folder import Decryption
     from ...index.manifest import FileState
-    from ...read.file import SealedFile
-    from ...storage.discovery.kinds import FoundFile
+    from .parts import TableParts
 
-__all__ = ["Held", "Indexed", "Indexes", "UnreadableError", "UseIndex"]
+__all__ = ["Held", "Indexes", "UnreadableError", "UseIndex"]
 
 _HASHED: Final = 64
 """The length of a folder's name that does not tell its column."""
@@ -42,28 +40,6 @@ class UseIndex(StrEnum):
     """Where there is one. One that can't be read is passed over with a BloomsealWarning."""
     REQUIRE = "require"
     """A look-up that an index can't answer for every file is refused."""
-
-
-class Indexed(Protocol):
-    """Files that may have indexes: those of a table, as plain Python or Spark has listed them.
-
-    Attributes:
-        files: in order.
-        decryption: of the table, and so of its indexes; None: it has none.
-        logged: a table's log keeps the list of files.
-    """
-
-    @property
-    def files(self) -> Sequence[FoundFile]: ...
-    @property
-    def decryption(self) -> Decryption: ...
-    @property
-    def logged(self) -> bool: ...
-    def open_named(self, number: int) -> SealedFile:
-        """The file of this number, its columns by the table's names."""
-
-    def need_names(self, file: SealedFile) -> None:
-        """Raise where the table has the columns of a file by other names."""
 
 
 class UnreadableError(Exception):
@@ -118,7 +94,7 @@ class Indexes:
         UsageError: another word.
     """
 
-    def __init__(self, parts: Indexed, use: str, trust: str) -> None:
+    def __init__(self, parts: TableParts, use: str, trust: str) -> None:
         try:
             self.use = UseIndex(use)
         except ValueError:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ...core.cached import cached_property
-from ...core.errors import UsageError
+from ...core.errors import PolicyError, UsageError
 from ...core.storage.ref import FileRef
 from ...read.file import SealedFile
 from ...read.open import open_file
 from ...read.parquet import ParquetFile, need_parquet
-from ...specs import decryption_of_iceberg_file
+from ...specs import decryption_of_iceberg_file, iceberg_unwrap
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import FoundFile
 from ...storage.places import open_source
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...storage.discovery.tables import Places
     from ...storage.logs.deletion_vector import DeletionVector
-    from ...storage.logs.iceberg_keys import IcebergFileKey
+    from ...storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ...storage.logs.snapshot import DeleteFile, Snapshot
 
 __all__ = ["TableParts"]
@@ -94,10 +94,26 @@ class TableParts:
         """What opens one file: in an encrypted Iceberg table each has a key of its own."""
         return self._decryption_of(self.files[number].ref, self.files[number].key)
 
-    def _decryption_of(self, ref: FileRef, key: IcebergFileKey | None) -> DecryptionSpec | TablePolicy | None:
-        if key is None or self.decryption is None:
-            return self.decryption
-        return decryption_of_iceberg_file(self.decryption, ref, key)
+    def _decryption_of(
+        self, ref: FileRef, key: IcebergFileKey | WrappedFileKey | None
+    ) -> DecryptionSpec | TablePolicy | None:
+        opened, given = self.key_of(ref.path, key), self.decryption
+        return given if opened is None or given is None else decryption_of_iceberg_file(given, ref, opened)
+
+    def key_of(self, path: str, key: IcebergFileKey | WrappedFileKey | None) -> IcebergFileKey | None:
+        """The key of a file of an encrypted Iceberg table; None: it is no such table.
+
+        Raises:
+            PolicyError: the file has none.
+            KeyAccessError: the KMS refuses the KEK that it is wrapped under; or it is another file's.
+        """
+        if (given := self.decryption) is None or (spec := given.iceberg) is None:
+            return None
+        if key is None:
+            raise PolicyError("a file without a key in an encrypted Iceberg table", file=path)
+        from ...storage.logs.iceberg_keys import WrappedFileKey  # other tables need not load it
+
+        return key.open(iceberg_unwrap(given), spec.encryption_key, path) if isinstance(key, WrappedFileKey) else key
 
     def open(self, number: int) -> SealedFile:
         """One file. The one place where a table's file is opened.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....core.errors import UnsupportedError
@@ -12,13 +11,14 @@ if TYPE_CHECKING:
     from ....index.facts.sameness import Kept
     from ....read.file import SealedFile
     from ....storage.logs.iceberg_keys import WrappedFileKey
-    from ....storage.logs.snapshot import Naming
+    from ....storage.logs.snapshot import DeleteFile, Snapshot
 
 __all__ = ["Piece", "Rules"]
 
 
 class Piece(NamedTuple):
-    """A file of a table, or a part of a big one. A plain tuple: a table has tens of thousands.
+    """A file of a table, or a part of a big one. A plain tuple: a table has tens of thousands. It holds no key: those
+    of an encrypted Iceberg table's files, and of its delete files, are wrapped.
 
     Attributes:
         base: its file system, as `...listing.SparkTableFiles.base`.
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
         part, parts: which part of how many, by the bytes of its row groups.
         root: the folder that it was found below; None where it was named itself.
         kept: the row groups that indexes leave of it; None: all.
-        key: of a file of an encrypted Iceberg table, wrapped.
+        told, key, in_log, deletes: as `told`, `key`, `name` and `deletes` of `bloomseal.storage`'s `FoundFile`.
     """
 
     base: str | None
@@ -39,7 +39,10 @@ class Piece(NamedTuple):
     parts: int = 1
     root: str | None = None
     kept: Kept | None = None
+    told: str = ""
     key: WrappedFileKey | None = None
+    in_log: str = ""
+    deletes: tuple[DeleteFile, ...] = ()
 
     @property
     def weight(self) -> int:
@@ -52,17 +55,12 @@ class Rules:
     """What must hold for each file of a table with a log.
 
     Attributes:
-        naming: how the log finds its columns in a file.
+        snapshot: what the log says of all of them; it lists none.
         stored: partition columns that the files hold themselves: their own values count, not the log's.
-        told: path → what the log tells of the file beside its name, for indexes; tasks do without it.
     """
 
-    naming: Naming
+    snapshot: Snapshot
     stored: tuple[str, ...] = ()
-    told: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "told": {}}
 
     def check(self, file: SealedFile) -> None:
         """Refuse a file whose rows are not the table's as they are.
@@ -73,9 +71,8 @@ class Rules:
         # Executors of other tables' reads need not load this.
         from ....table.query.naming import need_names
 
-        need_names(file, self.naming)
-        tops = {name.partition(".")[0] for name in file.columns}
-        if lacking := [name for name in self.stored if name not in tops]:
+        need_names(file, self.snapshot.naming)
+        if lacking := [name for name in self.stored if not file.has(name)]:
             raise UnsupportedError(
                 "only the table's log has the column's value for this file", column=lacking[0],
                 hint="bloomseal.open_table",

@@ -30,7 +30,8 @@ from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
 from ....storage.discovery import tables
 from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
-from ....storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
+from ....storage.logs.iceberg_keys import WrappedFileKey
+from ....storage.logs.snapshot import LiveFile
 from ....table.hive import NULL
 from ....table.query.partitions import Partitions, common_type, typed_values
 from ...listing import listing_of, open_filesystem
@@ -223,8 +224,8 @@ def _with_log(
 ) -> Tree | None:
     """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none.
 
-    Spark's own connectors, and their jars, are not needed: the log is read as `bloomseal.open_table` reads it. What
-    makes a table's rows others than its files' (deletion vectors, delete files, mapped columns) is refused there.
+    Spark's own connectors, and their jars, are not needed: the log is read as `bloomseal.open_table` reads it, and
+    refused where that refuses it. Tasks find the deletes of a file by their places.
     """
     if listing.root is None or listing.tables.get("") not in (TableLayout.DELTA, TableLayout.ICEBERG):
         return None
@@ -234,8 +235,6 @@ def _with_log(
     found = tables.find_files(root, open_filesystem(base), iceberg=iceberg)
     snapshot = found.snapshot
     assert snapshot is not None  # noqa: S101 - there is a log, so there is what it says
-    if snapshot.deletes:
-        raise UnsupportedError("a table with delete files", file=path, hint="bloomseal.open_table")
     try:
         schema: Any = from_arrow_schema(snapshot.schema, prefer_timestamp_ntz=True)
     except PySparkException as error:
@@ -248,22 +247,27 @@ def _with_log(
     folders = () if snapshot.stored else names
     values = [known[name].cast(arrow_type(schema[name].dataType)).to_pylist() for name in folders]
     rows = zip(*values, strict=True) if folders else itertools.repeat(())
-    files = [
-        Piece(base, one.ref.path, os.stat(one.ref.path).st_size if one.size is None else one.size, row, root=root)  # noqa: PTH116
-        for one, row in zip(found.files, rows, strict=False)
-    ]
-    if iceberg is not None and (kek := cast("EncryptedIcebergLog", found.logs[root]).kek) is not None:
-        files = [
-            piece._replace(key=WrappedFileKey.of(cast(IcebergFileKey, one.key), kek, piece.name))
-            for piece, one in zip(files, found.files, strict=True)
-        ]
-    rules = Rules(snapshot.naming, names if snapshot.stored else (), {one.ref.path: one.told for one in found.files})
-    return Tree(
-        tuple(sorted(files, key=lambda file: file.name)),
-        st.StructType([schema[name] for name in folders]),
-        schema,
-        rules,
-    )
+    kek = None if iceberg is None else cast("EncryptedIcebergLog", found.logs[root]).kek
+
+    def wrapped(key: Any, place: str) -> WrappedFileKey | None:
+        return None if kek is None else WrappedFileKey.of(key, kek, place)
+
+    # One object for each, so that a plan holds it once, however many files it is about.
+    deletes = {
+        id(one): replace(one, file=LiveFile(one.file.path, key=wrapped(one.file.key, one.file.path)))
+        for one in snapshot.deletes
+    }
+    files = []
+    for one, row in zip(found.files, rows, strict=False):
+        name = one.ref.path
+        size = os.stat(name).st_size if one.size is None else one.size  # noqa: PTH116
+        told = Piece(base, name, size, row, root=root, told=one.told, key=wrapped(one.key, name))
+        if one.deletes:
+            told = told._replace(in_log=one.name, deletes=tuple(deletes[id(delete)] for delete in one.deletes))
+        files.append(told)
+    rules = Rules(replace(snapshot, files=(), deletes=()), names if snapshot.stored else ())
+    files.sort(key=lambda file: file.name)
+    return Tree(tuple(files), st.StructType([schema[name] for name in folders]), schema, rules)
 
 
 def _folders(path: str) -> Folders:
