@@ -1,123 +1,32 @@
-"""A table whose files are signed: whatever is put there by somebody else is refused, and no key is asked for first."""
+"""A table whose files are signed: what signs them, mutants of them, and what becomes of signatures. Who attacks it:
+`tests/games/test_signed_table.py`.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 from bloomseal.core.parquet.layout import read_tail
 from bloomseal.core.storage.source import Source
 from bloomseal.format.opening import open_footer
-from bloomseal.index.folder import IndexFolder
-from bloomseal.index.manifest import FACTS
 from bloomseal.policy import TablePolicy
 from bloomseal.specs import decryption_for
 from bloomseal.storage.places import open_source
-from keytools.test_signers import Signing
-
-ROWS = pa.table({"ssn": [f"{i:03}-45-6789" for i in range(60)], "n": list(range(60))})
-NAME = "day=1/a.parquet"
-
-
-class Counted:
-    """A KMS that counts what it is asked."""
-
-    def __init__(self, ring: bs.Keyring) -> None:
-        self._ring, self.asked = ring, 0
-
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        return self._ring.wrap_key(key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        self.asked += 1
-        return self._ring.unwrap_key(wrapped_key, master_key_identifier)
-
-
-@dataclass
-class Table:
-    """A signed file, others to take its place, and who is at work."""
-
-    home: Path
-    kms: Counted
-    author: Signing
-    other: Signing
-
-    def policy(self, signer: Any = None, **settings: Any) -> TablePolicy:
-        table = {
-            "footer_key": "footer",
-            "plaintext_footer": settings.pop("signed", False),
-            "columns": {"ssn": {"key": "pii", "filter": True}},
-            "partition_by": ["day"],
-            "signers": {"author": self.author.key.line},
-            **settings,
-        }
-        document = {"version": 1, "tables": {"people": table, "others": {**table}}}
-        found = bs.Policy.from_dict(document, kms=self.kms).for_table("people", root=self.root)
-        return replace(found, signer=signer)
-
-    @property
-    def root(self) -> Path:
-        return self.home / "people"
-
-    @property
-    def file(self) -> Path:
-        return self.root / NAME
-
-    @property
-    def signature(self) -> Path:
-        (found,) = self.file.parent.glob("_SIGNATURE_*")
-        return found
-
-
-def made(home: Path) -> Table:
-    ring = bs.Keyring(home / "keys.json", create=True)
-    for name in ("footer", "pii"):
-        ring.create(name)
-    return Table(home, Counted(ring), Signing(), Signing())
+from support.signed_table import INDEXED, NAME, ROWS, Counted, Table, copy, digest, signed_table
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["encrypted footer", "plaintext footer"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
-    table = made(tmp_path_factory.mktemp("signed"))
-    table.file.parent.mkdir(parents=True)
-    policy = table.policy(table.author, signed=request.param)
-    bs.write_table(ROWS, table.file, policy=policy)
-    # The author's file of the same name in another table; and somebody's who has the author's keys, but not his name.
-    elsewhere = replace(policy, name="others").at(table.home / "others")
-    (table.home / "others/day=1").mkdir(parents=True)
-    bs.write_table(ROWS, table.home / "others" / NAME, policy=elsewhere)
-    forged = replace(policy.at(table.home / "forged"), signers={"other": (table.other.key.line,)}, signer=table.other)
-    (table.home / "forged/day=1").mkdir(parents=True)
-    bs.write_table(ROWS, table.home / "forged" / NAME, policy=forged)
-    return table
-
-
-def refused(table: Table, file: Path, policy: TablePolicy | None = None) -> None:
-    """Every way to read refuses the file, and no key is asked for."""
-    policy = replace(policy or table.policy())
-    before = table.kms.asked
-    ways: list[Callable[[], Any]] = [
-        lambda: bs.read_table(file, policy=policy),
-        lambda: bs.probe(file, "ssn", ["000-45-6789"], policy=policy),
-        lambda: bs.open_file(file, policy=policy),
-        lambda: bs.open_table(table.root, policy=policy).read(where="ssn = '000-45-6789'"),
-        lambda: bs.rekey(file, policy=policy),
-        lambda: bs.rewrap(file, policy=policy),
-        lambda: bs.attach_filters(file, {"n": True}, decryption=policy),
-    ]
-    for way in ways:
-        with pytest.raises((bs.PolicyError, bs.FormatError, bs.UnsupportedError)):
-            way()
-    assert table.kms.asked == before
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return signed_table(tmp_path_factory.mktemp("signed"), plaintext_footer=request.param)
 
 
 @pytest.fixture
@@ -132,60 +41,6 @@ def test_what_its_author_signed_is_read(table: Table) -> None:
     with bs.open_file(table.file, policy=table.policy()) as file:
         assert file.verify().signed_by == "author"
     assert table.kms.asked > 0
-
-
-def copy(table: Table, place: str) -> None:
-    shutil.rmtree(table.file.parent)
-    shutil.copytree(table.home / place / "day=1", table.file.parent)
-
-
-GAMES: dict[str, Callable[[Table], Any]] = {
-    "unsigned": lambda it: it.signature.unlink(),
-    "of another table": lambda it: copy(it, "others"),
-    "by an unknown signer": lambda it: copy(it, "forged"),
-    "its envelope as another file's": lambda it: (
-        shutil.copy(it.home / "others" / NAME, it.file),
-        it.signature.rename(it.signature.with_name(f"_SIGNATURE_a.parquet_{digest(it.file)[:32]}.json")),
-    ),
-    "an empty envelope": lambda it: it.signature.write_bytes(b""),
-    "a large envelope": lambda it: it.signature.write_bytes(b" " * 100_000),
-}
-
-
-def digest(file: Path) -> str:
-    return read_tail(Source.memory(file.read_bytes())).digest
-
-
-def _link(table: Table) -> None:
-    name = f"_SIGNATURE_a.parquet_{digest(table.file)[:32]}.json"
-    (table.file.parent / name).symlink_to(table.home / "away")
-
-
-GAMES["a link for an envelope"] = lambda it: (it.signature.rename(it.home / "away"), _link(it))
-
-
-@pytest.mark.parametrize("game", GAMES)
-def test_what_nobody_of_the_signers_signed_is_refused(table: Table, game: str) -> None:
-    GAMES[game](table)
-    if "link" in game:
-        with pytest.raises(bs.UsageError):
-            bs.read_table(table.file, policy=table.policy())
-        return
-    refused(table, table.file)
-
-
-@pytest.mark.parametrize("place", ["day=2/a.parquet", "day=1/below/a.parquet", "day=1/b.parquet"])
-def test_a_file_that_was_moved_is_refused(table: Table, place: str) -> None:
-    there = table.root / place
-    there.parent.mkdir(exist_ok=True)
-    table.signature.rename(there.with_name(table.signature.name.replace("a.parquet", there.name)))
-    table.file.rename(there)
-    refused(table, there)
-
-
-def test_a_signer_who_was_revoked_is_refused(table: Table) -> None:
-    later = replace(table.policy(), signers={"next": (table.other.key.line,)})
-    refused(table, table.file, later)
 
 
 def test_without_a_policy(table: Table) -> None:
@@ -350,31 +205,6 @@ def test_an_orc_file_is_refused(table: Table) -> None:
     orc.write_table(ROWS, table.root / "day=1/a.orc")
     with pytest.raises(bs.PolicyError, match="ORC"):
         bs.read_table(table.root / "day=1/a.orc", policy=table.policy())
-
-
-INDEXED = {"columns": {"ssn": {"key": "pii", "filter": True, "index": True}}}
-
-
-def test_an_index_that_none_of_the_signers_made_rules_nothing_out(table: Table) -> None:
-    """Whoever may wrap keys for the table could else have an index of his own say that a value is nowhere."""
-    forger = replace(table.policy(**INDEXED), signers={}, signer=None)
-    bs.open_table(table.root, policy=forger).index("ssn").build()
-    folder = IndexFolder(str(table.root), "ssn", forger)
-    manifest = folder.load()
-    assert manifest is not None
-    moved = [base + 1 for base in manifest.facts["base"].to_pylist()]
-    column = FACTS.get_field_index("base")
-    facts = manifest.facts.set_column(column, FACTS.field("base"), pa.array(moved, pa.int64()))
-    runs = tuple(replace(run, places=run.places + 1) for run in manifest.runs)
-    folder.write_manifest(replace(manifest, facts=facts, runs=runs))
-    assert bs.open_table(table.root, policy=forger).read(where="ssn = '005-45-6789'").num_rows == 0
-    before = table.kms.asked
-    with pytest.warns(bs.BloomsealWarning, match="nobody signed"):
-        found = bs.open_table(table.root, policy=table.policy(**INDEXED)).read(where="ssn = '005-45-6789'")
-    assert found.num_rows == 1
-    assert table.kms.asked <= before + 2  # the data file's
-    with pytest.raises(bs.PolicyError, match="nobody signed"):
-        bs.open_table(table.root, policy=table.policy(table.author, **INDEXED)).index("ssn").update()
 
 
 def test_an_index_of_a_signed_table_is_signed(table: Table) -> None:
