@@ -50,6 +50,23 @@ def test_reports_name_recipients_and_their_kind(tmp_path: Path, ring: bs.Keyring
         assert (kem["primitive"], kem["nistQuantumSecurityLevel"]) == ("kem", 3)
 
 
+def test_an_index_that_its_holder_has_wrapped_is_under_no_older_version(tmp_path: Path, ring: bs.Keyring) -> None:
+    folder, line = tmp_path / "people", ring.recipient("pii")
+    document = {
+        "version": 1,
+        "kms": f"keyring:{ring.path}",
+        "keys": {"pii": {"recipients": [line]}},
+        "tables": {
+            "people": {"footer_key": "pii", "complete": True, "columns": {"ssn": {"key": "pii", "index": True}}}
+        },
+    }
+    indexed = bs.Policy.from_dict(document)
+    bs.write_dataset(ROWS, folder, policy=indexed)
+    for report in (audit(folder, policy=indexed), audit(folder)):
+        assert [one for one in report.findings if one.rule.id == "BS316"] == []
+        assert report.inventory.num_rows > 2, "the index was looked at"
+
+
 def test_a_file_for_others_than_the_rest_is_found(tmp_path: Path, ring: bs.Keyring) -> None:
     folder, old = tmp_path / "people", ring.recipient("pii")
     bs.write_dataset(ROWS, folder, policy=policy(old))

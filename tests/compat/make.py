@@ -2,12 +2,13 @@
 README.md.
 
 Files of each mode, key material beside files, keyrings with and without a passphrase, policies, journals of rotations
-and reports, as this version writes them.
+and reports, as this version writes them; and in `signed` a table for recipients, with signers and a sealed index.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 import bloomseal as bs
 from bloomseal.audit import audit
+from bloomseal.keytools.signatures.keys import PublicKey
 from bloomseal.rotation import Rekey, Rewrap, Seal, rotate
 
 PASSPHRASE = "kept for good"
@@ -61,6 +63,22 @@ filter = { fpp = 0.001 }
 
 [tables.people.columns.name]
 filter = true
+"""
+
+
+SIGNED = """\
+version = 1
+kms = "keyring:reader.json"
+
+[keys.pii]
+recipients = ["{recipient}"]
+
+[tables.people]
+root = "people"
+footer_key = "pii"
+complete = true
+columns.ssn = {{ key = "pii", filter = true, index = true }}
+signers.author = "{signer}"
 """
 
 
@@ -114,6 +132,22 @@ def make(folder: Path) -> None:
     pq.write_table(report.inventory, folder / "reports" / "inventory.parquet", compression="zstd")
 
 
+def make_signed(folder: Path) -> None:
+    """A table whose writer can't read it, and is known; and a pair that was destroyed."""
+    folder.mkdir(parents=True)
+    ring, author = bs.Keyring(folder / "reader.json", create=True), bs.Keyring(folder / "author.json", create=True)
+    for name in ("pii", "gone"):
+        ring.create(name, kind="hpke")
+    gone = bs.EncryptionSpec("gone", keys=ring)
+    bs.write_table(ROWS, folder / "gone.parquet", encryption=gone)
+    ring.destroy("gone")
+    author.create("author", kind="ed25519")
+    line = PublicKey(author.public_key("author")).line
+    (folder / "policy.toml").write_text(SIGNED.format(recipient=ring.recipient("pii"), signer=line))
+    os.environ["BLOOMSEAL_SIGNER"] = f"keyring:{author.path}#author"
+    bs.write_dataset(ROWS, folder / "people", policy=folder / "policy.toml", file_name="part-{i}.parquet")
+
+
 def _kept(path: Path, told: Any, folder: Path) -> None:
     """A report, without the place where it was made."""
     path.parent.mkdir(exist_ok=True)
@@ -121,11 +155,13 @@ def _kept(path: Path, told: Any, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(__file__).parent / bs.__version__
-    if target.exists() and any(target.iterdir()):
-        sys.exit(f"{target.name} is kept for good, and is not made again")
-    aside = target.with_name(f".{target.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    make(aside)
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
+    version = Path(__file__).parent / bs.__version__
+    aside = version.with_name(f".{version.name}")
+    wanted = [(version, make), (version / "signed", make_signed)]
+    wanted = [(target, making) for target, making in wanted if not (target.exists() and any(target.iterdir()))]
+    if not wanted:
+        sys.exit(f"{version.name} is kept for good, and is not made again")
+    for target, making in wanted:
+        shutil.rmtree(aside, ignore_errors=True)
+        making(aside)
+        aside.rename(target)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import bloomseal as bs
 from bloomseal import evidence
@@ -27,7 +30,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy, with the modes that keyrings had: a checkout does not keep those."""
     folder = tmp_path / request.param
     shutil.copytree(HERE / request.param, folder)
-    for ring in ("keys.json", "locked.json"):
+    for ring in ("keys.json", "locked.json", "signed/reader.json", "signed/author.json"):
         (folder / ring).chmod(0o600)
     return folder
 
@@ -110,6 +113,49 @@ def test_rotations_begin_where_the_older_version_stood(kept: Path) -> None:
     for job in (Rewrap(table), Rekey(table, table)):
         assert rotate(kept / "people", job, journal=kept / f"{type(job).__name__}.jsonl").ok
     assert bs.read_table(kept / "people", decryption=table).equals(ROWS)
+
+
+def test_a_signed_table_for_recipients(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = kept / "signed"
+    policy, people = home / "policy.toml", home / "people"
+    assert bs.read_table(people, policy=policy).equals(ROWS)
+    with bs.open_file(people / "part-0.parquet", policy=policy) as file:
+        assert (file.verify().ok, file.verify().signed_by) == (True, "author")
+    report = audit(people, policy=policy)
+    assert (report.findings, report.unseen) == ([], [])
+    with pytest.raises(bs.KeyAccessError, match="was destroyed"):
+        bs.read_table(home / "gone.parquet", decryption=bs.DecryptionSpec(bs.Keyring(home / "reader.json")))
+    monkeypatch.setenv("BLOOMSEAL_SIGNER", f"keyring:{home}/author.json#author")
+    told = bs.open_table(people, policy=policy).index("ssn").update()  # a checkout has other times
+    assert (told.covered, told.refreshed, told.hashed) == (1, 1, 0)
+    indexed = bs.open_table(people, policy=policy, use_index="require")
+    assert indexed.read(where=[("ssn", "==", "007-45-6789")]).equals(ROWS.slice(7, 1))
+    bs.write_dataset(ROWS, people, policy=policy, mode="append")
+    bs.Keyring(home / "reader.json").rotate("pii")
+    assert rotate(people, Rekey(bs.Policy.load(policy).for_table()), journal=kept / "signed.jsonl").ok
+    assert bs.read_table(people, policy=policy).num_rows == 2 * ROWS.num_rows
+
+
+def test_a_stored_signature_holds_by_hand(kept: Path) -> None:
+    """As DSSE, RFC 8032 and docs/signatures.md have it, without Bloomseal."""
+    home = kept / "signed"
+    line = next(line for line in (home / "policy.toml").read_text().splitlines() if line.startswith("signers.author"))
+    text = line.split('"')[1].removeprefix("bsv1")
+    held = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert (held[:1], len(held)) == (b"\1", 1 + 32 + 6)
+    for place in ("part-0.parquet", "_bloomseal_index/ssn/manifest.parquet"):
+        path = home / "people" / place
+        data = path.read_bytes()
+        tail = data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :]
+        digest = hashlib.sha256(tail).hexdigest()
+        envelope = json.loads((path.parent / f"_SIGNATURE_{path.name}_{digest[:32]}.json").read_text())
+        kind, payload = envelope["payloadType"], base64.b64decode(envelope["payload"])
+        message = b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(payload), payload)
+        (signature,) = (base64.b64decode(one["sig"]) for one in envelope["signatures"])
+        Ed25519PublicKey.from_public_bytes(held[1:33]).verify(signature, message)
+        said = json.loads(payload)
+        assert (said["table"], said["path"], said["length"]) == ("people", place, len(data))
+        assert (said["tail_sha256"], said["version"]) == (digest, 1)
 
 
 @pytest.mark.parametrize("operation", ["seal", "rekey", "rewrap"])

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from ...core.columns import nearest_entry
 from ...core.limits import MAX_GCM_SEALS
 from ...core.storage.ref import FileRef
+from ...keytools.recipients.recipient import kind_of
 from ...policy import SENSITIVE, TablePolicy
+from ...storage.discovery.kinds import is_of_index
 from ...storage.places import exists
 from ..facts.files.file import FileFacts
 from ..facts.keys import MANIFEST, KeyFacts, file_of
@@ -73,17 +75,20 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Files that a rotation has missed: under an older version of a master key than others are."""
-    under: dict[tuple[str, bool], dict[str, dict[str, FileFacts]]] = {}
+    under: dict[tuple[str, bool, bool], dict[str, dict[str, FileFacts]]] = {}
     current: dict[str, str] = {}
+    pairs = {key.master_key for file in facts.files for key in file.keys if kind_of(key.version) is not None}
     for file in facts.files:
         for key in file.keys:
             if key.master_key is not None and key.version is not None:
-                # ORC files count from 0, and a keyring from 1: two counts are not compared.
-                counted = under.setdefault((key.master_key, key.own_count), {})
+                # ORC files count from 0, and a keyring from 1: two counts are not compared. Nor what a pair's holder
+                # has wrapped for an index with what is sealed to its public half.
+                own = key.master_key in pairs and is_of_index(file.path)
+                counted = under.setdefault((key.master_key, key.own_count, own), {})
                 counted.setdefault(key.version, {})[file.path] = file
                 if key.current is not None:
                     current[key.master_key] = key.current
-    for (name, _), versions in sorted(under.items()):
+    for (name, *_), versions in sorted(under.items()):
         if len(versions) < 2:
             continue
         numbers = all(one.isascii() and one.isdigit() for one in versions)
