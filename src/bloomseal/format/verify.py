@@ -31,6 +31,7 @@ class VerifyReport(ShownInNotebooks):
     Attributes:
         path: the file.
         footer_verified: the footer was opened or its signature checked.
+        encrypted: the file has encrypted columns, or a footer that is encrypted or signed.
         authenticated: module kind → number of modules that opened and authenticated.
         unauthenticated: module kind → number of modules read that nothing authenticates (plaintext, CTR pages, clear
             levels of V2 pages).
@@ -45,6 +46,7 @@ class VerifyReport(ShownInNotebooks):
 
     path: str
     footer_verified: bool
+    encrypted: bool
     authenticated: Counter[str] = field(default_factory=Counter)
     unauthenticated: Counter[str] = field(default_factory=Counter)
     inaccessible: dict[str, str] = field(default_factory=dict)
@@ -111,7 +113,7 @@ def verify_walk(walk: Walk, *, filters: bool = False) -> VerifyReport:
         filters: ask each filter for every value of its own column chunk, too.
     """
     encrypted = walk.footer.crypto is not None
-    report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
+    report = VerifyReport(walk.source.name, encrypted and walk.footer.verified, encrypted)
     (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
     if encrypted and not walk.footer.verified:
         try:

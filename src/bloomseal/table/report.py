@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..index.update import UpdateReport
+    from .scan import Progress
 
 __all__ = ["CompactionReport", "TableVerifyReport", "verify_files"]
 
@@ -99,13 +101,17 @@ class TableVerifyReport(ShownInNotebooks):
         return {"ok": self.ok, "complete": self.complete, "files": failed + opened}
 
 
-def verify_files(parts: TableParts, threads: int | None, *, filters: bool = False) -> TableVerifyReport:
+def verify_files(
+    parts: TableParts, threads: int | None, *, filters: bool = False, progress: Progress | None = None
+) -> TableVerifyReport:
     """Verify each file, and what says which of its rows were deleted; see `SealedTable.verify`."""
     snapshot, count = parts.snapshot, len(parts.files)
     deletes = (
         [] if snapshot is None or not count else [one for one in snapshot.deletes if one.kind is not DeleteKind.VECTOR]
     )
     paths = [*(found.ref.path for found in parts.files), *(one.file.path for one in deletes)]
+
+    done = itertools.count(1)
 
     def one(number: int) -> VerifyReport | BloomsealError:
         try:
@@ -115,6 +121,9 @@ def verify_files(parts: TableParts, threads: int | None, *, filters: bool = Fals
                 return file.verify(filters=filters)
         except BloomsealError as error:
             return error.at(file=paths[number])
+        finally:
+            if progress is not None:
+                progress(next(done), len(paths))
 
     report = TableVerifyReport()
     for path, result in zip(paths, side_by_side(one, range(len(paths)), threads), strict=True):

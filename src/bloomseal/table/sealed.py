@@ -177,7 +177,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """
         return pa.RecordBatchReader.from_batches(*self._scan(columns, where, int96_unit, threads, STREAMED, progress))
 
-    def scan_in(self, schema: pa.Schema, where: Any = None, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+    def scan_in(self, schema: pa.Schema, where: Any = None) -> Iterator[pa.RecordBatch]:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
 
         Raises:
@@ -187,7 +187,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         if where is not None and not query.condition.bound:
             query.bind(self.schema, self.leaves)
         left = narrowed(query, self._indexes)
-        return scanned(FileOpener(query, left.stats, STREAMED), left.numbers, schema, threads)
+        return scanned(FileOpener(query, left.stats, STREAMED), left.numbers, schema, None)
 
     def _scan(
         self,
@@ -306,7 +306,9 @@ class SealedTable(TableChanges, ShownInNotebooks):
         sealing = resolve_policy(EncryptionSpec, encryption, [found.ref for found in self._parts.files], **policy)
         return SealedIndex(files, column, self._parts.decryption, sealing)
 
-    def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
+    def verify(
+        self, *, threads: int | None = None, filters: bool = False, progress: Progress | None = None
+    ) -> TableVerifyReport:
         """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
         report, and the rest goes on.
 
@@ -315,7 +317,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
         """
         from .report import verify_files  # look-ups need not load this
 
-        return verify_files(self._parts, threads, filters=filters)
+        return verify_files(self._parts, threads, filters=filters, progress=progress)
 
     def inspect(self) -> TableInspection:
         """What the table is: files, rows, columns, keys, filters and indexes, as far as the keys at hand allow; without

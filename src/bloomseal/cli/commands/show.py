@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +13,6 @@ from ...core.decryption import DecryptionSpec
 from ...core.errors import BloomsealError
 from ...core.text import counted
 from ...format.verify import VerifyReport
-from ...read.file import SealedFile
 from ...read.open import inspect_file, open_file
 from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
@@ -98,46 +95,34 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
       bloomseal verify people.parquet --keyring keys.json
     """
     decryption = opening.decryption(files)
-    seen: list[tuple[VerifyReport, bool]] = []
+    seen: list[VerifyReport] = []
     failed: list[BloomsealError] = []
-    listed = [(path, one) for path in files for one in _openers(path, decryption)]
     with progress("Opening modules") as tell:
-        for done, (path, opener) in enumerate(listed):
-            try:
-                with opener() as opened:
-                    seen.append((opened.verify(filters=filters), opened.encrypted))
-            except BloomsealError as error:
-                if is_one_file(path):
-                    raise
-                # One bad file of a table is found, and the rest are looked at.
-                error.hint = hint_for(error)
-                failed.append(error)
-            tell(done + 1, len(listed))
+        for number, path in enumerate(files):
+            if is_one_file(path):
+                with open_file(path, decryption=decryption) as opened:
+                    seen.append(opened.verify(filters=filters))
+                tell(number + 1, len(files))
+            else:
+                table = open_table(path, decryption=decryption, partitions=False)
+                found = table.verify(filters=filters, progress=tell)
+                seen += found.files.values()
+                failed += found.failures.values()
+    for error in failed:
+        error.hint = hint_for(error)
     if CommandState.current().json:
-        told = [report.to_dict() for report, _ in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
+        told = [report.to_dict() for report in seen] + [problem.to_dict() | {"ok": False} for problem in failed]
         print_json(told[0] if len(told) == 1 else told)
-    elif len(listed) == 1 and not failed:
-        for report, encrypted in seen:
-            _show_verified(report, encrypted, filters)
+    elif len(seen) == 1 and not failed:
+        _show_verified(seen[0], filters)
     else:
         _show_all(seen, failed, filters)
-    good = not failed and all(report.complete if strict else report.ok for report, _ in seen)
+    good = not failed and all(report.complete if strict else report.ok for report in seen)
     return 0 if good else 1
 
 
-def _openers(
-    path: str, decryption: DecryptionSpec | TablePolicy | None
-) -> Iterator[Callable[[], AbstractContextManager[SealedFile]]]:
-    """How to open each file at a place."""
-    if is_one_file(path):
-        yield lambda: open_file(path, decryption=decryption)
-    else:
-        table = open_table(path, decryption=decryption, partitions=False)
-        yield from (functools.partial(table.open, number) for number in range(len(table)))
-
-
-def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None:
-    open_footer = "not verified: row groups could be missing" if encrypted else "in plaintext, not verified"
+def _show_verified(report: VerifyReport, filters: bool) -> None:
+    open_footer = "not verified: row groups could be missing" if report.encrypted else "in plaintext, not verified"
     sound = "complete" if report.complete else "sound, as far as it could be opened"
     facts(
         [
@@ -154,12 +139,12 @@ def _show_verified(report: VerifyReport, encrypted: bool, filters: bool) -> None
     listed("note:", report.notes)
 
 
-def _show_all(seen: list[tuple[VerifyReport, bool]], failed: list[BloomsealError], filters: bool) -> None:
+def _show_all(reports: list[VerifyReport], failed: list[BloomsealError], filters: bool) -> None:
     """Files of which there is something to know, and a summary of all."""
-    reports, verbose = [report for report, _ in seen], CommandState.current().verbose
-    for report, encrypted in seen:
+    verbose = CommandState.current().verbose
+    for report in reports:
         if not report.ok or verbose:
-            _show_verified(report, encrypted, filters)
+            _show_verified(report, filters)
     listed("failed:", map(str, failed))
     every, broken = len(reports) + len(failed), len(failed) + sum(not report.ok for report in reports)
     complete = sum(report.complete for report in reports)

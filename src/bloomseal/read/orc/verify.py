@@ -28,7 +28,7 @@ def verify_orc(
         decode: gives leaves of a stripe.
         filters: decode the stripes, and ask each filter for every value of its own row group.
     """
-    report = VerifyReport(file.path, False)
+    report = VerifyReport(file.path, False, bool(file.tail.sealed))
     report.unauthenticated["footer"] += 1
     plain = []
     for index, stored in columns.stored.items():
