@@ -23,9 +23,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import bloomseal as bs
 from bloomseal.cli.main import main
-from bloomseal.evidence.bundle.archive import MANIFEST, Member, Spool, opened, pack, unpack, write
+from bloomseal.evidence.bundle.archive import MANIFEST, Member, Spool, opened, pack, write
 from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
 from bloomseal.keytools.signatures.keys import FileSigner, PublicKey
+from support.signing import unpack
 
 Found = TypeVar("Found")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -23,7 +23,6 @@ import bloomseal as bs
 from bloomseal import KeyTools, evidence
 from bloomseal.cli.main import main
 from bloomseal.core.thrift import Struct
-from bloomseal.evidence.bundle.archive import unpack
 from bloomseal.evidence.bundle.manifest import add_signature, checked
 from bloomseal.keytools.kms_protocols import MasterKeyFacts
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
@@ -31,6 +30,7 @@ from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
 from evidence.test_bundle import key_pair
 from support.lab import Lab, edit_meta, people
 from support.sarif import check_sarif
+from support.signing import unpack
 
 CARD = "PCI DSS 3.6"
 OWNED = KeyPolicy(

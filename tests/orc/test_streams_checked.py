@@ -226,7 +226,7 @@ def test_a_decoder_is_not_shown(name: str) -> None:
     types, streams, encodings, stream = _HOSTILE[name]
     with bs.open_file(made(types, streams, encodings, 3)) as file:
         with pytest.raises(FormatError, match=f"the {stream} stream") as caught:
-            file.clear(0, [one.name for one in file.schema.leaves])
+            file.cleared(0, file.schema.leaves)
         assert caught.value.module == "stripe 0"
         assert caught.value.column
 

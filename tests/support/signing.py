@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from bloomseal.cli.main import main
-from bloomseal.evidence.bundle.archive import unpack, write
+from bloomseal.core.limits import MAX_BUNDLE_BYTES
+from bloomseal.evidence.bundle.archive import opened, write
 from bloomseal.evidence.bundle.manifest import sealed
 
-__all__ = ["signs_a_bundle"]
+__all__ = ["signs_a_bundle", "unpack"]
+
+
+def unpack(path: Path) -> dict[str, bytes]:
+    """A bundle's members."""
+    with opened(path) as members:
+        return {name: member.held(MAX_BUNDLE_BYTES) for name, member in members.items()}
 
 
 def signs_a_bundle(key: str, folder: Path, capsys: pytest.CaptureFixture[str], *, digest: str | None) -> None:

@@ -57,10 +57,10 @@ class Check:
     hint: str | None = None
 
     @classmethod
-    def failed(cls, part: str, name: str, error: BloomsealError, state: CheckOutcome = CheckOutcome.PROBLEM) -> Check:
+    def failed(cls, part: str, name: str, error: BloomsealError) -> Check:
         """The line for an error of ours."""
         # Without the place: the line's name says it.
-        return cls(part, name, state, error.what, hint_for(error))
+        return cls(part, name, CheckOutcome.PROBLEM, error.what, hint_for(error))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -97,15 +97,15 @@ def size(count: float) -> str:
     return f"{count:.2f} GiB"
 
 
-def listed(title: str, lines: Iterable[str], *, most: int = _LISTED) -> None:
+def listed(title: str, lines: Iterable[str]) -> None:
     """Lines under a title, the first ones of many; no title where there is none."""
     shown = list(lines)
     if shown:
         click.echo(f"  {title}")
-    for line in shown[:most]:
+    for line in shown[:_LISTED]:
         click.echo(f"    {printable(line)}")
-    if len(shown) > most:
-        click.echo(f"    and {len(shown) - most} more: --format json has all")
+    if len(shown) > _LISTED:
+        click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
 
 
 def place(path: str) -> str:

@@ -16,12 +16,12 @@ __all__ = ["hash_bytes", "hash_longs", "maybe_in", "positions"]
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
-_SEED: Final = np.uint64(104_729)
-_C1: Final = np.uint64(0x87C37B91114253D5)
-_C2: Final = np.uint64(0x4CF5AD432745937F)
-_N1: Final = np.uint64(0x52DCE729)
-_MIX_1: Final = np.uint64(0xFF51AFD7ED558CCD)
-_MIX_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
+SEED: Final = np.uint64(104_729)
+C1: Final = np.uint64(0x87C37B91114253D5)
+C2: Final = np.uint64(0x4CF5AD432745937F)
+N1: Final = np.uint64(0x52DCE729)
+MIX_1: Final = np.uint64(0xFF51AFD7ED558CCD)
+MIX_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def hash_longs(values: I64) -> I64:
@@ -52,16 +52,16 @@ def hash_bytes(values: Sequence[bytes]) -> I64:
 
 def _murmur(words: U64, length: int) -> U64:
     """Hash rows of little-endian words; the last is padded with zeros where `length` is no multiple of 8."""
-    state = np.full(len(words), _SEED)
+    state = np.full(len(words), SEED)
     for place in range(words.shape[1]):
-        state ^= _rotated(words[:, place] * _C1, 31) * _C2
+        state ^= _rotated(words[:, place] * C1, 31) * C2
         if place < length // 8:
-            state = _rotated(state, 27) * np.uint64(5) + _N1
+            state = _rotated(state, 27) * np.uint64(5) + N1
     state ^= np.uint64(length)
     state ^= state >> np.uint64(33)
-    state *= _MIX_1
+    state *= MIX_1
     state ^= state >> np.uint64(33)
-    state *= _MIX_2
+    state *= MIX_2
     return np.asarray(state ^ (state >> np.uint64(33)), np.uint64)
 
 

@@ -159,7 +159,7 @@ class StripeIndex:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
         with self._opening(stream):
-            data = self._tail.inflate(self._limited(stream), MAX_ORC_INDEX_BYTES)
+            data = self.inflated(stream)
             if (found := Filters.stacked(data, self.stripe.num_row_groups)) is not None:
                 return found
             return Filters(map(parsed_filter, self._split(data, "Bloom filters")))
@@ -191,12 +191,9 @@ class StripeIndex:
             KeyAccessError: its key can't be had.
             FormatError: too long, or broken.
         """
-        return self._tail.inflate(self._limited(stream), MAX_ORC_INDEX_BYTES)
-
-    def _limited(self, stream: Stream) -> memoryview:
         if stream.length > MAX_ORC_INDEX_BYTES:
             raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
-        return self.read(stream)
+        return self._tail.inflate(self.read(stream), MAX_ORC_INDEX_BYTES)
 
     def read(self, stream: Stream) -> memoryview:
         """A stream's bytes, opened where it is encrypted, and still compressed.

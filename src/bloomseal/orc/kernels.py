@@ -9,15 +9,10 @@ import numpy as np
 from numba import types
 
 from .._compiled import compiled_for, frozen
+from .hashing import C1, C2, MIX_1, MIX_2, N1, SEED
 
 __all__ = ["check", "hash_spans"]
 
-_SEED: Final = np.uint64(104_729)
-_C1: Final = np.uint64(0x87C37B91114253D5)
-_C2: Final = np.uint64(0x4CF5AD432745937F)
-_N1: Final = np.uint64(0x52DCE729)
-_MIX_1: Final = np.uint64(0xFF51AFD7ED558CCD)
-_MIX_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 
 
@@ -54,22 +49,22 @@ def hash_spans(data: Any, ends: Any, hashes: Any) -> None:
     for place in range(len(hashes)):
         at, end = ends[place], ends[place + 1]
         length = end - at
-        state = _SEED
+        state = SEED
         while end - at >= 8:
             word = np.uint64(0)
             for byte in range(8):
                 word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
-            state ^= _rotated(word * _C1, 31) * _C2
-            state = _rotated(state, 27) * np.uint64(5) + _N1
+            state ^= _rotated(word * C1, 31) * C2
+            state = _rotated(state, 27) * np.uint64(5) + N1
             at += 8
         if at < end:
             word = np.uint64(0)
             for byte in range(end - at):
                 word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
-            state ^= _rotated(word * _C1, 31) * _C2
+            state ^= _rotated(word * C1, 31) * C2
         state ^= np.uint64(length)
         state ^= state >> np.uint64(33)
-        state *= _MIX_1
+        state *= MIX_1
         state ^= state >> np.uint64(33)
-        state *= _MIX_2
+        state *= MIX_2
         hashes[place] = state ^ (state >> np.uint64(33))

@@ -164,23 +164,18 @@ class OrcLayout:
                 given, leaf, zone="", hybrid=False
             )  # a value of the wrong kind is refused in an empty file too
 
-    def clear(self, stripe: int, columns: Sequence[str]) -> bytes:
-        """An ORC file in memory: one stripe, these columns in clear, without indexes and statistics.
+    def cleared(self, stripe: int, leaves: Sequence[OrcColumn], groups: range | None = None) -> ClearFile:
+        """An ORC file in memory: one stripe, these leaves in clear, without indexes and statistics. pyarrow must be
+        told to read these and no others.
 
         Args:
-            columns: dotted paths of leaves. pyarrow must be told to read these and no others.
+            groups: the row groups that are wanted, neighbours, from ``first`` of the result on: those before them come
+                along where they can't be left out. None: all.
 
         Raises:
-            UsageError: no such column.
             KeyAccessError: a column is encrypted, and its key can't be had.
             PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
             IntegrityError, FormatError: wrong key, or a broken stripe.
-        """
-        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).data
-
-    def cleared(self, stripe: int, leaves: Sequence[OrcColumn], groups: range | None = None) -> ClearFile:
-        """As `clear`, of leaves that may have one path; of these row groups, neighbours, from ``first`` of the result
-        on: those before them come along where they can't be left out.
         """
         wanted: dict[int, Variant | None] = {}
         for leaf in leaves:
@@ -225,7 +220,7 @@ class OrcLayout:
 
         Raises:
             UnsupportedError: a leaf is encrypted, and pyarrow would take another one for it.
-            FormatError: the stripe does not decode, or has other rows than the footer says. And as `clear`.
+            FormatError: the stripe does not decode, or has other rows than the footer says. And as `cleared`.
         """
         import pyarrow as pa
         import pyarrow.orc

@@ -219,13 +219,16 @@ class ParquetFile(SealedFile):
         return select_row_groups(self._walk, leaf, keys, groups)
 
     def plan(self, columns: Sequence[str] | None = None, where: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
-        """Check a read's arguments, as `read` takes and refuses them, without reading anything. As `where` it also
-        takes the predicate of another file's plan, if that file has the same schema.
-        """
+        """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
         self.need_verified("read")
         self._expectation.names(schema := self._footer.schema)
         wanted, order = self._wanted(columns, int96_unit)
-        predicate = None if where is None else _predicate(where, schema, self._int96_utc)
+        predicate = None
+        if where is not None:
+            # Arrow's compute functions take as long to load as a small probe takes.
+            from .predicate.predicate import Predicate
+
+            predicate = Predicate(where, schema, int96_utc=self._int96_utc)
         return self._planned(Asked(wanted, order, predicate, int96_unit))
 
     def plan_as(self, asked: Asked) -> ReadPlan:
@@ -316,12 +319,3 @@ def need_parquet(file: SealedFile) -> ParquetFile:
         return file
     what = f"{file.format} file, whose parts nothing authenticates, where this works on Parquet files"
     raise UnsupportedError(what, file=file.path, hint="bloomseal.orc has what such a file can do")
-
-
-def _predicate(where: Any, schema: Schema, int96_utc: bool) -> Predicate:
-    # Arrow's compute functions take as long to load as a small probe takes.
-    from .predicate.predicate import Predicate
-
-    if isinstance(where, Predicate) and where.suits(schema, int96_utc=int96_utc):
-        return where
-    return Predicate(where, schema, int96_utc=int96_utc)

@@ -257,7 +257,7 @@ class _DatasetWrite:
                 if not self._by:
                     self._put("", portion)
                     continue
-                for folder, rows in folders(plain_table(portion, self._schema), self._by, ambiguous=False):
+                for folder, rows in folders(plain_table(portion, self._schema), self._by):
                     self._folders.add(folder)
                     self._put(folder, rows)
         if not self._started and not self._by:

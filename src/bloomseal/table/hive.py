@@ -89,16 +89,13 @@ def folder_name(column: str, value: str | None) -> str:
     return f"{_escaped(column)}={_escaped(value) if value else NULL}"
 
 
-def folders(rows: pa.Table, partition_by: Sequence[str], *, ambiguous: bool = True) -> Iterator[tuple[str, pa.Table]]:
+def folders(rows: pa.Table, partition_by: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """The rows of each folder, in their order, without the columns that its name holds.
 
     Each piece has memory of its own: one that waits for more does not hold on to the others.
 
-    Args:
-        ambiguous: let texts be that come back as null: the empty one, and Hive's word for null.
-
     Raises:
-        UsageError: such a text, unless they may be.
+        UsageError: a text that comes back as null: the empty one, or Hive's word for null.
     """
     if not rows.num_rows:
         return
@@ -107,7 +104,7 @@ def folders(rows: pa.Table, partition_by: Sequence[str], *, ambiguous: bool = Tr
     for name in partition_by:
         texts = pc.cast(rows.column(name), pa.string()).combine_chunks().dictionary_encode(null_encoding="encode")
         known = texts.dictionary.to_pylist()
-        if not ambiguous and ("" in known or NULL in known):
+        if "" in known or NULL in known:
             raise UsageError(
                 "an empty text can't be told from null in a folder's name",
                 column=name,

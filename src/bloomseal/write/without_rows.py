@@ -24,6 +24,7 @@ from ..core.storage.source import Scratch
 from ..core.thrift import Struct, WireType, encode_binary
 from ..format.decode import read_row_group
 from ..format.hashes.chunk_hashes import chunk_hashes
+from ..format.pages.inflate import codec_to_write
 from ..sbbf import FilterSpec
 from ..storage.places import open_source
 from .assemble import AnyFilter, Assembler
@@ -39,7 +40,6 @@ __all__ = ["RowNumbers", "need_same_types", "without_rows"]
 RowNumbers = Mapping[int, npt.NDArray[np.int64]]
 """Row group → numbers of some of its rows, ascending."""
 _ARROW: Final = b"ARROW:schema"
-_CODECS: Final = ("none", "snappy", "gzip", "none", "brotli", "lz4", "zstd", "lz4")
 _ENCODINGS: Final = {
     5: "DELTA_BINARY_PACKED",
     6: "DELTA_LENGTH_BYTE_ARRAY",
@@ -188,7 +188,7 @@ class _Reduction(Conversion):
         dictionaries, counted, encodings = [], [], {}
         for chunk, name in zip(self._walk.chunks(group), self._names, strict=True):
             meta = Struct.parse(self._walk.meta_raw(chunk))
-            codecs[name] = _CODECS[meta.integer(Meta.CODEC) or 0]
+            codecs[name] = codec_to_write(meta.integer(Meta.CODEC))
             used = {raw[0] >> 1 for raw in meta.elements(Meta.ENCODINGS, WireType.I32)}  # zigzag
             if used & {2, 8}:  # PLAIN_DICTIONARY, RLE_DICTIONARY
                 dictionaries.append(name)

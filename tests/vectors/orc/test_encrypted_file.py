@@ -141,7 +141,7 @@ def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
                 with contextlib.suppress(bs.BloomsealError):
                     file.verdicts(column, [value])
                 with contextlib.suppress(bs.BloomsealError):
-                    file.clear(0, [column])
+                    file.cleared(0, [file.schema.leaf(column)])
             with contextlib.suppress(bs.BloomsealError):
                 _ = file.filters
 

@@ -43,11 +43,6 @@ class Scratch:
     def __init__(self) -> None:
         self._buffer: bytearray | mmap.mmap = bytearray()
 
-    @property
-    def size(self) -> int:
-        """Bytes that it holds on to."""
-        return len(self._buffer)
-
     def take(self, length: int) -> memoryview:
         """`length` bytes, whose content is whatever was there before; good until the next `take`."""
         if len(self._buffer) < length:

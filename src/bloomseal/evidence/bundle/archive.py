@@ -40,7 +40,6 @@ __all__ = [
     "opened",
     "pack",
     "pieces_of",
-    "unpack",
     "write",
 ]
 
@@ -208,12 +207,6 @@ def opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Stretch]]:
         except BloomsealError as error:
             raise error.at(file=name) from None
         yield members
-
-
-def unpack(path: str | os.PathLike[str]) -> dict[str, bytes]:
-    """The same members, held in memory; raises as `opened`."""
-    with opened(path) as members:
-        return {name: member.held(MAX_BUNDLE_BYTES) for name, member in members.items()}
 
 
 def write(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .expression import Call
 
 __all__ = [
+    "FLIPPED",
     "OPERATORS",
     "AllOf",
     "AnyOf",
@@ -49,6 +50,9 @@ OPERATORS: Final = {
     "not in": "not in",
 }
 """Operators of the list-of-tuples form, and their names in `Compare`."""
+
+FLIPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Operator → the one that says the same with its sides changed."""
 
 _WRONG: Final = (
     "a condition is SQL, a list of (column, op, value), a list of such lists, or a pyarrow.compute expression"

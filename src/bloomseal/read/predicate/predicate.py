@@ -19,15 +19,16 @@ import pyarrow as pa
 
 from ..._lazy import deferred
 from ...core.cached import cached_property
-from ...core.errors import Hint, UsageError
+from ...core.errors import UsageError
 from ...core.parquet.schema import Leaf, Schema
 from ...core.parquet.statistics import asked
 from ...core.sbbf import encode_value
 from ...core.sbbf.encoding import unwrap
 from .compare import comparable, is_null
-from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Part, fold, shared
+from .condition import FLIPPED, AllOf, AnyOf, Compare, Condition, Expression, Like, Part, fold, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
+from .literals import row_leaf
 from .term import Left, Term, Ways, column_at
 from .values import Values
 from .where import from_text
@@ -137,7 +138,6 @@ class Predicate:
     """
 
     def __init__(self, where: Any, schema: Schema, *, int96_utc: bool = False) -> None:
-        self._of = schema.raw, int96_utc
         binding = _Binding(schema, int96_utc)
         self._steps, self.any_of = fold(shared(from_text(where, lambda: schema)), binding.bind, _joined)
 
@@ -146,10 +146,6 @@ class Predicate:
         """The leaves that it looks at, in schema order."""
         unique = {leaf.index: leaf for step in self._steps if not isinstance(step, _Join) for leaf in step.leaves}
         return [unique[index] for index in sorted(unique)]
-
-    def suits(self, schema: Schema, *, int96_utc: bool = False) -> bool:
-        """Whether this would be bound to another file of that schema in the same way."""
-        return self._of == (schema.raw, int96_utc)
 
     @property
     def alone(self) -> Term | None:
@@ -244,7 +240,7 @@ class _Binding:
         return _Program([test], test.ways)
 
     def _compare(self, condition: Compare, negated: bool) -> Term:
-        leaf, op = self._leaf(condition.column), condition.op
+        leaf, op = row_leaf(self.schema, condition.column), condition.op
         if op in ("null", "valid") and leaf.name != condition.column:
             raise UsageError("is null asks for a single field", column=condition.column, hint=leaf.name)
         if negated:
@@ -252,7 +248,7 @@ class _Binding:
         return Term(leaf, op, condition.values, self.int96_utc).check()
 
     def _like(self, condition: Like, negated: bool) -> _Test:
-        leaf = self._leaf(condition.column)
+        leaf = row_leaf(self.schema, condition.column)
         if leaf.type.physical.name != "BYTE_ARRAY" or leaf.type.kind not in ("string", "enum", "json"):
             raise UsageError("like asks for a column of text", column=condition.column)
         prefix, whole = prefix_of(condition.pattern, condition.escape)
@@ -266,12 +262,6 @@ class _Binding:
         except pa.ArrowException:
             raise UsageError("the pattern has too many parts to be compared", column=condition.column) from None
         return _Pattern(leaf, regex, negated, [terms])
-
-    def _leaf(self, name: str) -> Leaf:
-        leaf = self.schema.leaf(name)
-        if leaf.repeated:
-            raise UsageError("a row predicate on a repeated column", column=name, hint=Hint.PROBE)
-        return leaf
 
     def _evaluated(self, condition: Expression, negated: bool) -> _Evaluated:
         leaves: list[Leaf] = []
@@ -315,7 +305,7 @@ def implied(tree: Any, schema: Schema) -> Condition | None:
         case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
             return _known(one, _FUNCTIONS[name], values, schema)
         case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
-            return _known(one, _FLIPPED[_FUNCTIONS[name]], values, schema)
+            return _known(one, FLIPPED[_FUNCTIONS[name]], values, schema)
     return None
 
 
@@ -345,4 +335,3 @@ def _known(one: Field, op: str, values: Values, schema: Schema) -> Condition | N
 
 
 _FUNCTIONS: Final = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
-_FLIPPED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -12,14 +12,13 @@ from sqlglot.errors import SqlglotError
 from ...core.errors import UsageError
 from ...core.parquet.schema import Leaf, Schema
 from ...core.sbbf import PhysicalType
-from .condition import AllOf, AnyOf, Compare, Condition, Like, Not
+from .condition import FLIPPED, AllOf, AnyOf, Compare, Condition, Like, Not
 from .literals import HINT, literal_value, row_leaf
 from .values import Values
 
 __all__ = ["parse_sql"]
 
 _COMPARISONS: Final = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CASTS: Final = {
     exp.DType.DATE: ("date", False),
     exp.DType.TIMESTAMPNTZ: ("timestamp", False),
@@ -79,7 +78,7 @@ class _SqlTranslation:
     def _comparison(self, node: exp.Expr, op: str) -> Condition:
         left, right = _bare(_part(node)), _bare(_part(node, "expression"))
         if not _is_column(left):
-            left, right, op = right, left, _FLIPPED.get(op, op)
+            left, right, op = right, left, FLIPPED[op]
         leaf, name = self._leaf(left)
         return Compare(name, op, Values((_literal(right, leaf, name),)))
 
