@@ -11,8 +11,6 @@ from numba import types
 
 from ._ownership import exposure, exposure_of
 
-__all__ = ["compiled_for", "frozen"]
-
 
 def frozen(dtype: Any, dimensions: int = 1) -> Any:
     """An array that a kernel only reads."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["deferred", "lazily"]
-
 _IMPORT: Final = re.compile(rb"^    from (\.\S*) import (\w+) as \2$", re.MULTILINE)
 
 

@@ -12,8 +12,6 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-__all__ = ["exposure", "exposure_of", "home"]
-
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS: Final = 40
 

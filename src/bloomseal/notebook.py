@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["ShownInNotebooks"]
-
 _MOST_ROWS: Final = 50
 _MOST_CHARACTERS: Final = 500
 

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from .policy import PolicyChoice, TablePolicy
     from .storage.logs.iceberg_keys import IcebergFileKey, UnwrapBytes
 
-__all__ = [
-    "EncryptionSpec",
-    "KeyChoice",
-    "PolicyArguments",
-    "decryption_for",
-    "decryption_of_iceberg_file",
-    "encryption_for",
-    "iceberg_unwrap",
-    "resolve_policy",
-]
-
 KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
 

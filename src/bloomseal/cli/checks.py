@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..audit.facts.places import Places
     from ..policy.check import PolicyRemark
 
-__all__ = ["Check", "CheckOutcome", "column_checks", "policy_checks", "show_checks"]
-
 
 class CheckOutcome(StrEnum):
     """The outcome of a check. UNKNOWN is an answer, and none to rely on."""

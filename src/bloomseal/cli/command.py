@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from ..keytools.tools import KeyTools
 
-__all__ = ["PATH", "Command", "CommandGroup", "CommandState", "SectionOption"]
-
 PATH: Final = click.Path(readable=False)
 """A path that shells complete. Whether it is there and may be read is for the library to say."""
 _OWN: Final = "Options"

@@ -23,8 +23,6 @@ from .command import CommandGroup, CommandState
 from .hints import hint_for
 from .render import json_line, printable, remark
 
-__all__ = ["cli", "main"]
-
 _ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 _COMMANDS: Final = {
     "show": "Show what a file or table is: rows, columns, keys, filters, indexes.",

@@ -20,8 +20,6 @@ from ..storage.discovery.kinds import kind_of as file_kind
 from .arguments.text_input import COMPRESSIONS, EXTENSIONS, is_tabbed, kind_of
 from .render import json_line
 
-__all__ = ["RowOutput", "need_elsewhere"]
-
 _GROUP_ROWS: Final = 1 << 17
 
 

@@ -26,8 +26,6 @@ from ..storage.replacement import replace
 if TYPE_CHECKING:
     from ..audit.report import Report
 
-__all__ = ["KINDS", "Target"]
-
 KINDS: Final = ("json", "parquet", "findings", "sarif", "html", "cbom")
 _PARQUET: Final = {"parquet": b"bloomseal.inventory", "findings": b"bloomseal.findings"}
 _MARKS: Final = {

@@ -18,8 +18,6 @@ from ..core.errors import UsageError
 from ..core.text import safe_text
 from .render import plain
 
-__all__ = ["flat", "rows_of", "shown_flat"]
-
 _BATCH_ROWS: Final = 8192
 _FORMULA: Final = ("=", "+", "-", "@")
 _TOLD_DAYS: Final = 30_000 * 365

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
 
-__all__ = ["covers", "folded", "in_tables", "meant_by", "nearest_entry", "own_entry"]
-
 T = TypeVar("T")
 
 _IN_TABLES: Final = {"_elem": "list.element", "_key": "key_value.key", "_value": "key_value.value"}

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from .errors import PolicyError, UsageError
 from .spelling import named_options
 
-__all__ = ["DecryptionSpec", "IcebergSpec", "as_prefix", "unsigned"]
-
 
 @dataclass(frozen=True)
 class IcebergSpec:

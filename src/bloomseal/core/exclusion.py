@@ -30,25 +30,6 @@ from .parquet.statistics import PartBounds, part_bounds
 from .parquet.walk import Walk
 from .sbbf import SplitBlockBloomFilter
 
-__all__ = [
-    "BelievedFilter",
-    "Comparison",
-    "Exclusion",
-    "Reason",
-    "ValueSet",
-    "by_bounds",
-    "by_column",
-    "by_condition",
-    "by_filter",
-    "by_folder",
-    "by_index",
-    "by_orc_filters",
-    "by_page_index",
-    "by_page_search",
-    "by_statistics",
-    "of_unopened",
-]
-
 Bools = npt.NDArray[np.bool_]
 
 

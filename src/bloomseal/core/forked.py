@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["in_child", "new_lock", "new_recursive_lock", "renewed_in_child"]
-
 
 class _Renewable(Protocol):
     def _renew(self) -> None: ...

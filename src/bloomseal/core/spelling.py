@@ -11,8 +11,6 @@ from typing import Any, Final, TypeVar
 
 from .errors import UsageError
 
-__all__ = ["named_columns", "named_options", "nearest", "need_known", "need_our_names"]
-
 Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
 _OURS: Final = {"filters": "where"}

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["articled", "counted", "safe_text"]
-
 _AN: Final = ("a", "e", "i", "o", "html", "lz")
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Hits", "Verdict", "verdicts"]
-
 
 class Verdict(StrEnum):
     """What one row group's filter says about one value."""

@@ -10,8 +10,6 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["KNOWN_WRONG", "Claim", "KnownWrong", "application_and_version", "known_wrong"]
-
 Version = tuple[int, int, int]
 
 _VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII | re.DOTALL)

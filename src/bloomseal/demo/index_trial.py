@@ -17,8 +17,6 @@ from ..table.open import open_table
 from ..write.writer import FileWriter
 from .people import FPP, People
 
-__all__ = ["index_growth"]
-
 _FILES: Final = 400
 _ROWS: Final = 500
 _GROUPS: Final = 5

@@ -14,8 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["COLUMN_KEYS", "FILTERED", "FPP", "SCHEMA", "People", "area_numbers"]
-
 U64 = npt.NDArray[np.uint64]
 
 SCHEMA: Final = pa.schema(

@@ -17,8 +17,6 @@ from ..keytools.keyring.keyring import Keyring
 from ..policy import Policy
 from .people import COLUMN_KEYS, FILTERED, FPP
 
-__all__ = ["SparkTrial", "why_not"]
-
 _FILES: Final = 4
 
 

@@ -36,8 +36,6 @@ from .index_trial import index_growth
 from .people import COLUMN_KEYS, FILTERED, FPP, SCHEMA, People, area_numbers
 from .spark_trial import SparkTrial
 
-__all__ = ["Trial"]
-
 _TEXT: Final = ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string"))
 _LOOKUPS: Final = 5
 _LISTED: Final = 200_000

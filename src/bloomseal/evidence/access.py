@@ -11,8 +11,6 @@ from typing import Any, Final
 from ..core.storage.local import open_regular
 from ..core.storage.source import refusal
 
-__all__ = ["summary"]
-
 _LISTED: Final = 100
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["CONTRADICTED", "NOT_CONTRADICTED", "NOT_SEEN", "Observations"]
-
 CONTRADICTED: Final = "contradicted"
 NOT_CONTRADICTED: Final = "not contradicted"
 NOT_SEEN: Final = "not seen"

@@ -44,8 +44,6 @@ from .keys import KeyVersionFacts, at_kms, key_versions
 if TYPE_CHECKING:
     from ..keytools.kms.calls import KmsCalls
 
-__all__ = ["Beside", "Evidence", "finished", "gather", "make", "ready"]
-
 _SCHEMA: Final = "evidence.schema.json"
 
 

@@ -25,8 +25,6 @@ from ..core.storage.ref import FileRef
 from ..policy import TablePolicy
 from .keys import KeyVersionFacts
 
-__all__ = ["Look", "leaks_of"]
-
 _SAMPLES: Final = 3
 _NO_LEAK: Final[dict[str, Any]] = {
     "seen_in": 0,

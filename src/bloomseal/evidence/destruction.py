@@ -13,8 +13,6 @@ from ..audit.destruction.samples import Attempt
 from ..keytools import Problem
 from .claims import Observations
 
-__all__ = ["Certificate"]
-
 _GONE: Final = Problem.DESTROYED.value
 
 

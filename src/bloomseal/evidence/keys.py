@@ -18,8 +18,6 @@ from ..keytools.kms.calls import KmsCalls
 from ..keytools.kms_protocols import KeyState, MasterKeyFacts, VersionFacts
 from ..policy import KeyPolicy
 
-__all__ = ["KeyVersionFacts", "at_kms", "key_versions"]
-
 PRE_ACTIVATION: Final = "pre-activation"
 ACTIVE: Final = "active"
 SUSPENDED: Final = "suspended"

@@ -13,8 +13,6 @@ from ..audit.rendering.html import rendered
 from ..policy import SENSITIVE
 from .claims import CONTRADICTED, NOT_CONTRADICTED, NOT_SEEN
 
-__all__ = ["index_page", "leak_page"]
-
 _HEAD: Final = """<!doctype html>
 <html lang="en"><head><title>{{ title }}</title>
 {{ style }}</head><body>

@@ -20,8 +20,6 @@ from .bundle.archive import Spool
 from .claims import Observations
 from .keys import KeyVersionFacts
 
-__all__ = ["Rotation", "default_journals", "judged", "read_journal", "unread"]
-
 _LONGEST: Final = 1 << 28
 _Pair = tuple[str | None, str | None]
 """A key's version before and after."""

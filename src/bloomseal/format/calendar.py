@@ -20,8 +20,6 @@ from ..core.sbbf import PhysicalType
 from ..core.thrift import Struct
 from ..core.thrift.structs import KeyValue, decode
 
-__all__ = ["OLD_CALENDAR", "has_old_moments", "need_one_calendar"]
-
 OLD_CALENDAR: Final = (
     "dates before 1582 or instants before 1900 by an older calendar, which would be read as other ones"
 )

@@ -20,8 +20,6 @@ from .calendar import has_old_moments
 from .minifile import MiniFile, PageSelection, mini_file
 from .pages.int96 import check_moments
 
-__all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "read_row_group"]
-
 _CHECKED_ROWS = 1 << 16
 _PART_BYTES = 4 << 20
 """Columns of fewer bytes than these are decoded together."""

@@ -20,8 +20,6 @@ from ..core.thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
 from ..notebook import ShownInNotebooks
 from .opening import open_footer
 
-__all__ = ["ColumnFacts", "Inspection", "inspect_parquet"]
-
 _EXPOSED = {
     Meta.KEY_VALUE: "key-value metadata",
     Meta.STATISTICS: "min/max statistics",

@@ -11,8 +11,6 @@ from ..core.parquet.schema import Schema
 from ..core.text import safe_text
 from ..core.thrift import Struct
 
-__all__ = ["leaves_of"]
-
 
 def leaves_of(schema: pa.Schema) -> Schema:
     """An Arrow schema as the footer of a Parquet file with such columns would have it.

@@ -22,8 +22,6 @@ from ..core.thrift import Struct, WireType, encode_binary
 from .calendar import need_one_calendar
 from .pages.decoded import DecodedSize, need_room
 
-__all__ = ["MiniFile", "PageSelection", "mini_file", "plain_header"]
-
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
 _LAST_ENCODING = 9

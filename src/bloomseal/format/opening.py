@@ -16,8 +16,6 @@ from ..keytools.sources import as_key_source
 if TYPE_CHECKING:
     from ..keytools.access_log import AccessLog
 
-__all__ = ["open_footer"]
-
 
 def open_footer(
     source: Source, decryption: DecryptionSpec | None, *, keyless: bool = False, seen: Peek | None = None

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["plain_schema", "plain_table"]
-
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema with texts, bytes and lists in place of views of them."""

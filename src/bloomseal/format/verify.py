@@ -18,8 +18,6 @@ from ..core.storage.source import Scratch
 from ..notebook import ShownInNotebooks
 from .hashes.truth import held_against_values
 
-__all__ = ["VerifyReport", "verify_walk"]
-
 _HEADER_BYTES = 14
 """Of a Bloom filter header, all but the varint of its size (Thrift's compact protocol)."""
 

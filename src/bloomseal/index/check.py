@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .facts.members import Members
     from .manifest import Manifest
 
-__all__ = ["CheckReport", "Checking"]
-
 _ENTRIES_AT_ONCE: Final = 4_000_000
 
 

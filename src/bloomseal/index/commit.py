@@ -12,8 +12,6 @@ from ..storage.atomic import fault_point
 from .folder import IndexFolder
 from .manifest import IndexRun, Manifest
 
-__all__ = ["commit"]
-
 _GRACE: Final = 3600.0
 """Seconds for which a store keeps the files of a run that was compacted away. It has no lock: a manifest that somebody
 else is writing may name the run again. On this machine it goes at once, and a look-up that has begun loads the new

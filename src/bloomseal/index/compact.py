@@ -20,8 +20,6 @@ from .runs.sorter import merged
 from .runs.writer import RunWriter, most_places, place_bits_for
 from .update import Progress
 
-__all__ = ["MOST_RUNS", "CompactReport", "Merge", "compact"]
-
 I64 = npt.NDArray[np.int64]
 
 MOST_RUNS: Final = 8

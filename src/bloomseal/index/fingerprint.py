@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["SECRET_BYTES", "Fingerprints", "bits_for"]
-
 U64 = npt.NDArray[np.uint64]
 
 SECRET_BYTES: Final = 32

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from ..core.decryption import DecryptionSpec
 
-__all__ = ["Decryption", "Encryption", "IndexFolder", "keys_of", "leaf_of"]
-
 if TYPE_CHECKING:
     Decryption = DecryptionSpec | TablePolicy | None
     Encryption = EncryptionSpec | TablePolicy | None

@@ -21,8 +21,6 @@ from .manifest import FileState, Manifest
 from .numbers import as_numpy
 from .runs.shard import RunReader
 
-__all__ = ["GROUP_BITS", "SLOT_BITS", "Coverage", "IndexHits", "IndexReader", "ghost"]
-
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 

@@ -24,8 +24,6 @@ from ..core.errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 from .numbers import as_numpy
 
-__all__ = ["FACTS", "MOST_STRIDE", "SHARD_ENTRIES", "FileState", "IndexRun", "Manifest", "Shard", "state_of"]
-
 _VERSION: Final = 2
 _MOST_PLACES: Final = 1 << 62
 MOST_STRIDE: Final = 256

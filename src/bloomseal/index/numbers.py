@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from ..core.errors import FormatError
 
-__all__ = ["as_numpy", "distinct", "within"]
-
 N = TypeVar("N", np.int64, np.uint64)
 
 

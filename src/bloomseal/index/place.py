@@ -27,8 +27,6 @@ from ..storage.versions import version_at, versions_below
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["MANIFEST", "IndexPlace", "columns_in", "folder_name", "is_signed"]
-
 MANIFEST: Final = "manifest.parquet"
 _LONGEST: Final = 150
 _SECOND: Final = 1_000_000_000

@@ -24,8 +24,6 @@ from .update import Carried, ColumnSurvey, Progress, UpdateReport, index_policy,
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["IndexFacts", "SealedIndex"]
-
 
 @dataclass
 class IndexFacts(ShownInNotebooks):

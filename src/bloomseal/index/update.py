@@ -25,19 +25,6 @@ from .manifest import FACTS, FileState, IndexRun, Manifest
 from .runs.sorter import Sorter
 from .runs.writer import most_places
 
-__all__ = [
-    "Carried",
-    "ColumnSurvey",
-    "FoundFacts",
-    "IndexUpdate",
-    "Progress",
-    "UpdateReport",
-    "hash_files",
-    "index_policy",
-    "new_manifest",
-    "update",
-]
-
 Progress = Callable[[int, int], None]
 
 

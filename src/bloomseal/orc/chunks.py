@@ -12,8 +12,6 @@ from ..core.errors import FormatError, UnsupportedError
 from ..core.text import articled
 from .runs.choose import lz4_length
 
-__all__ = ["Compression", "deflate", "inflate"]
-
 _HEADER_BYTES: Final = 3
 _RAW_DEFLATE: Final = -15
 

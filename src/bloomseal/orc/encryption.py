@@ -14,18 +14,6 @@ from ..core.limits import MAX_LIST_ELEMENTS
 from .protobuf import Message
 from .schema import OrcColumn, OrcSchema
 
-__all__ = [
-    "Encryption",
-    "EncryptionAlgorithm",
-    "EncryptionKey",
-    "Mask",
-    "StatisticsStream",
-    "Variant",
-    "check_length",
-    "number_of",
-    "read_encryption",
-]
-
 _PROVIDERS: Final = ("unknown", "hadoop", "aws", "gcp", "azure")
 
 

@@ -16,8 +16,6 @@ from ..sbbf.batch import worthwhile
 from .hashing import maybe_in, positions
 from .protobuf import fields
 
-__all__ = ["MOST_POSITIONS", "BloomFilter", "Filters", "parsed_filter"]
-
 MOST_POSITIONS: Final = 1 << 20
 """Bits chosen that are held in memory at a time, 8 bytes each."""
 _CHECK: Final = 150

@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["hash_bytes", "hash_longs", "maybe_in", "positions"]
-
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 

@@ -20,8 +20,6 @@ from .statistics import GroupStatistics
 from .streams import FILTER_KINDS, Stream, StreamKind, placed
 from .tail import OrcTail, Stripe
 
-__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "nanoseconds", "need_range"]
-
 _DAY: Final = 86_400_000_000_000
 _PYARROW: Final = int(pa.__version__.partition(".")[0])
 _RAISES: Final = 25

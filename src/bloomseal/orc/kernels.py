@@ -11,8 +11,6 @@ from numba import types
 from .._compiled import compiled_for, frozen
 from .hashing import C1, C2, MIX_1, MIX_2, N1, SEED
 
-__all__ = ["check", "hash_spans"]
-
 _LOW: Final = np.uint64(0xFFFFFFFF)
 
 

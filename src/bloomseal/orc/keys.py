@@ -37,8 +37,6 @@ from .schema import OrcColumn, OrcKind
 from .streams import Stream, StreamKind
 from .tail import OrcTail, Stripe
 
-__all__ = ["LocalKeys", "ctr", "expect", "opening"]
-
 _MAX: Final = (1 << 24, 1 << 16, 1 << 24)
 _BLOCK_BYTES: Final = 16
 _COLUMN_STATISTICS: Final = 1

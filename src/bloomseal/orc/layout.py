@@ -28,8 +28,6 @@ from .tail import Stripe, read_tail
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OrcLayout"]
-
 _MOST_HELD: Final = 4 * 1024 * 1024
 """Bytes of stripe footers that are kept, inflated; taken apart they are some fifty times as many."""
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"

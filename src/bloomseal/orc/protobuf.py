@@ -12,8 +12,6 @@ from typing import Final
 from ..core.errors import FormatError
 from ..core.limits import MAX_LIST_ELEMENTS
 
-__all__ = ["Message", "encoded", "fields", "number", "parts", "signed", "varint", "without", "zigzag"]
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES: Final = 10
 

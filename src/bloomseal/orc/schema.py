@@ -11,8 +11,6 @@ from ..core.limits import MAX_SCHEMA_DEPTH
 from ..core.spelling import nearest
 from .protobuf import Message
 
-__all__ = ["INTEGER_BITS", "MOMENTS", "TEXTS", "OrcColumn", "OrcKind", "OrcSchema"]
-
 
 class OrcKind(IntEnum):
     """The values are those of the enum ``Type.Kind``."""

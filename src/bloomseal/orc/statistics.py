@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from .protobuf import Message, signed
 from .schema import OrcColumn, OrcKind
 
-__all__ = ["GroupStatistics", "fitting"]
-
 _VALUES, _HAS_NULL = 1, 10
 
 

@@ -16,8 +16,6 @@ from .encryption import Encryption
 from .protobuf import Message
 from .tail import Stripe
 
-__all__ = ["FILTER_KINDS", "INDEX_KINDS", "Stream", "StreamKind", "placed"]
-
 
 class StreamKind(IntEnum):
     """The values are those of the enum ``Stream.Kind``."""

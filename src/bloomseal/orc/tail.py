@@ -17,8 +17,6 @@ from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
 from .schema import OrcColumn, OrcSchema
 
-__all__ = ["MAGIC", "OrcTail", "Stripe", "Writer", "read_tail"]
-
 MAGIC: Final = b"ORC"
 _FIRST_READ: Final = 16 * 1024
 _REMEMBERED: Final = 16

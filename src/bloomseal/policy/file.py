@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["Policy", "PolicyChoice", "table_policy"]
-
 _VERSION: Final = 1
 _MAX_DAYS: Final = 36_500
 _SETTINGS: Final = {

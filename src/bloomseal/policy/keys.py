@@ -11,8 +11,6 @@ from datetime import UTC, date, datetime, timedelta
 
 from ..core.errors import KeyAccessError, PolicyError
 
-__all__ = ["KeyPolicy"]
-
 
 @dataclass(frozen=True)
 class KeyPolicy:

@@ -13,8 +13,6 @@ from typing import Final
 
 from .table import Sensitivity
 
-__all__ = ["PersonalKind", "by_bounds", "by_name", "by_values"]
-
 
 @dataclass(frozen=True)
 class PersonalKind:

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from ..core.errors import PolicyError
 from ..storage.places import resolve_path
 
-__all__ = ["check_template", "keyring_beside", "root_beside"]
-
 _PATH: Final = "{path}"
 _SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
 _INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..keytools.tools import KeyTools
     from ..sbbf import FilterSpec
 
-__all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
-
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from ..core.verdict import Verdict
 
-__all__ = ["FileAnswer", "TableAnswer", "overall"]
-
 _MOST_GROUPS: Final = 20
 _MOST_VALUES: Final = 10
 _BY_WEIGHT: Final = (Verdict.MAYBE_PRESENT, Verdict.NO_FILTER, Verdict.ABSENT)

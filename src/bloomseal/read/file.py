@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
 
-__all__ = ["GATHERED", "STREAMED", "RowGroupInfo", "SealedFile", "Values", "no_rows"]
-
 STREAMED: Final = 1 << 19
 """Bytes of rows that are decoded at a time, of a stream."""
 GATHERED: Final = 1 << 26

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..policy import PolicyChoice, TablePolicy
     from ..specs import PolicyArguments
 
-__all__ = ["inspect_file", "open_file"]
-
 
 def open_file(
     path: FilePlace | FileRef,

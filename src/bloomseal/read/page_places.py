@@ -18,8 +18,6 @@ from ..core.parquet.page import Page
 from ..core.parquet.walk import Chunk, Walk
 from ..core.thrift.structs import OffsetIndex, decode
 
-__all__ = ["Deleted", "Pages", "Rows", "Spans", "indexed_pages"]
-
 Rows = npt.NDArray[np.int64]
 Spans = list[tuple[int, int]]
 """Disjoint ranges of rows, ascending."""

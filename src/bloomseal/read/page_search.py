@@ -21,8 +21,6 @@ from ..format.pages.inflate import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY
 from .predicate.compare import is_null
 from .predicate.predicate import Term
 
-__all__ = ["PageSearch", "needles"]
-
 _MOST_VALUES: Final = 16
 """Each value is one pass over the bytes; beyond this many, decoding is cheaper."""
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..storage.logs.deletion_vector import DeletionVector
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["ParquetFile", "identity_of", "need_parquet"]
-
 
 class ParquetFile(SealedFile):
     """An open Parquet file.

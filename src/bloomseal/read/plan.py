@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .page_places import Deleted
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["INT96_UNITS", "Asked", "ReadPlan", "ReadStats", "likeness"]
-
 INT96_UNITS: Final = ("ns", "us", "cut")
 """Of the timestamps that INT96 becomes; ``cut`` is for Spark, see `bloomseal.format.decode.read_row_group`."""
 

@@ -18,8 +18,6 @@ from ..sbbf import KeySet
 if TYPE_CHECKING:
     from .predicate.predicate import Left, Predicate, Term
 
-__all__ = ["RowGroupSelection", "ruled_out", "select_row_groups"]
-
 _OPENED: Final = 1000
 """Values that a filter is asked about in the time that it takes to open it."""
 

@@ -24,8 +24,6 @@ from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
 from .undecoded import find_rows
 
-__all__ = ["RowGroupReader", "take"]
-
 _AT_ONCE: Final = 1 << 20
 """Bytes of a row group that are decoded in the time that another decoder takes to begin."""
 _WORTHWHILE: Final = 0.5

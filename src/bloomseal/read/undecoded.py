@@ -20,8 +20,6 @@ from ..core.parquet.walk import Walk
 from ..format.pages.inflate import PLAIN, Inflater
 from ..sbbf import KeySet
 
-__all__ = ["FoundRows", "find_rows"]
-
 Rows = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from ..core.errors import UsageError
 
-__all__ = ["WithoutKey", "checked_without_key", "without_lost"]
-
 WithoutKey = Literal["error", "null", "drop"]
 
 

@@ -21,19 +21,6 @@ from .._uninterrupted import uninterrupted
 from ..core.sbbf import reference
 from ..core.sbbf.reference import outside
 
-__all__ = [
-    "Among",
-    "check",
-    "expect",
-    "find_prefixed",
-    "hash_fixed",
-    "hash_prefixed",
-    "hash_spans",
-    "insert",
-    "tally",
-    "worthwhile",
-]
-
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]

@@ -19,17 +19,6 @@ from numba.extending import intrinsic
 from .._compiled import compiled_for, frozen
 from ..core.sbbf.block import SALT, WORDS
 
-__all__ = [
-    "check",
-    "find_prefixed",
-    "hash_prefixed",
-    "hash_spans32",
-    "hash_spans64",
-    "hash_width",
-    "insert",
-    "tally",
-]
-
 
 def _inline(function: Any) -> Any:
     return numba.njit(inline="always")(function)

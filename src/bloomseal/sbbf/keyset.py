@@ -23,8 +23,6 @@ from ..core.sbbf.probe import ProbeSet, as_arrow, several, stands_for_itself
 from ..core.sbbf.types import ColumnType, PhysicalType
 from . import batch
 
-__all__ = ["KeySet"]
-
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]

@@ -14,8 +14,6 @@ from ..core.errors import UsageError
 from ..core.sbbf.block import BLOCK_BYTES, WORDS
 from ..core.sbbf.filter import check_fpp
 
-__all__ = ["bits_per_value", "fpp", "num_blocks", "num_bytes"]
-
 _BLOCK_BITS: Final = 8 * BLOCK_BYTES
 _KEPT: Final = 31 / 32
 """Probability that one insert leaves a given bit of a word unset."""

@@ -13,8 +13,6 @@ from ..core.sbbf.filter import SplitBlockBloomFilter, check_fpp, check_num_bytes
 from ..core.spelling import named_options
 from .sizing import bits_per_value, check_ndv, num_bytes
 
-__all__ = ["FilterSpec"]
-
 
 @named_options
 @dataclass(frozen=True)

@@ -24,14 +24,6 @@ from .places import type_at
 from .replacement import Replacement
 from .signatures import SignatureBeside, signature_of
 
-__all__ = [
-    "AtomicFile",
-    "Output",
-    "fault_point",
-    "identity_at",
-    "storage_errors",
-]
-
 _HINTS: Final[dict[type[OSError], str]] = {
     FileNotFoundError: "make its folder first",
     IsADirectoryError: "a file's name in it",

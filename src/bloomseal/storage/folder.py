@@ -20,8 +20,6 @@ from .._ownership import exposure, exposure_of
 from ..core.errors import PolicyError, UsageError
 from ..core.storage.local import NO_NAME, can_name, open_regular
 
-__all__ = ["LOCK", "TEMPORARY_ENDING", "Folder", "lock_open"]
-
 TEMPORARY_ENDING: Final = ".bloomseal-tmp"
 LOCK: Final = "lock"
 """What a lock's name has in the place of a temporary file's token, so that whoever knows the one knows the other."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from ..core.storage.source import Source
 
-__all__ = ["METADATA_ENDINGS", "Format", "begins_as_data", "format_of", "may_hold_data", "named_format", "says_data"]
-
 METADATA_ENDINGS: Final = (".metadata.json", ".metadata.json.gz")
 """Of the files of an Iceberg table that tell its snapshots; the second is what older writers compress."""
 

@@ -21,18 +21,6 @@ from ..core.forked import new_lock
 from ..core.storage.local import pread
 from .replacement import temporary_name
 
-__all__ = [
-    "NO_MARKERS",
-    "TO_PYARROW",
-    "abstract_filesystem",
-    "as_filesystem",
-    "file_object",
-    "fsspec_location",
-    "need_empty",
-    "put",
-    "put_in_place",
-]
-
 TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
 NO_MARKERS: Final = ("s3", "gcs", "abfs")
 """Stores without folders: an empty object in the place of one serves nobody."""

@@ -14,18 +14,6 @@ from ..core.storage.source import Buffer, Source, refusal
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FileType
 
-__all__ = [
-    "FilePlace",
-    "exists",
-    "is_file",
-    "is_folder",
-    "is_object",
-    "names_in",
-    "open_source",
-    "resolve_path",
-    "type_at",
-]
-
 FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 

@@ -23,15 +23,6 @@ from ..core.storage.local import identity, open_regular
 from .folder import LOCK, TEMPORARY_ENDING, Folder, lock_open
 from .rights import Rights
 
-__all__ = [
-    "Replacement",
-    "remove_leftovers",
-    "replace",
-    "target_of",
-    "temporaries",
-    "temporary_name",
-]
-
 _TEMPORARY: Final = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8,16}}|{LOCK}){re.escape(TEMPORARY_ENDING)}", re.DOTALL)
 
 

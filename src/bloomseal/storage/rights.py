@@ -15,8 +15,6 @@ from typing import Final, Self
 
 from ..core.errors import BloomsealError
 
-__all__ = ["Rights"]
-
 _ACL: Final = "system.posix_acl_access"
 _LABEL: Final = "security.selinux"
 _ABSENT: Final = (errno.ENODATA, errno.EOPNOTSUPP)

@@ -21,8 +21,6 @@ from .folder import Folder
 from .places import open_source
 from .replacement import replace, temporaries, temporary_name
 
-__all__ = ["SignatureBeside", "remove_orphans", "signature_of", "signed_name"]
-
 _NAME: Final = re.compile(rf"{SIGNATURE_PREFIX}(.+)_([0-9a-f]{{32}})\.json", re.DOTALL)
 _LONGEST_NAME: Final = 255
 """Bytes, in local file systems."""

@@ -13,8 +13,6 @@ from .objects import abstract_filesystem
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
-__all__ = ["ObjectVersion", "version_at", "versions_below"]
-
 _TAGS: Final = ("ETag", "etag", "generation", "VersionId", "version_id")
 """As s3fs, gcsfs and adlfs call them; the first one counts, which listings tell as well as single looks. Arrow's own
 clients tell none in a listing."""

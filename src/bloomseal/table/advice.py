@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..core.parquet.schema import Leaf
     from .query.parts import TableParts
 
-__all__ = ["ColumnAdvice", "advise"]
-
 U64 = npt.NDArray[np.uint64]
 
 _FILES, _GROUPS, _VALUES = 24, 32, 8

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..index.update import UpdateReport
     from ..policy import TablePolicy
 
-__all__ = ["add_by_policy", "index_by_policy"]
-
 
 def index_by_policy(folder: FileRef, policy: TablePolicy) -> dict[str, UpdateReport]:
     """Column → what was done. An index that can't be made is told by a BloomsealWarning: the rows are there

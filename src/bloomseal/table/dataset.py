@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..index.update import UpdateReport
     from ..policy import PolicyChoice
 
-__all__ = ["DatasetReport", "write_dataset"]
-
 Progress = Callable[[int, int | None], None]
 
 _TEXTS: Final = {pa.string(), pa.large_string()}

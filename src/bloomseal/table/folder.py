@@ -31,8 +31,6 @@ from ..storage.signatures import signature_of
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Existing", "TargetFolder", "folder_of", "remove_data_file"]
-
 
 class Existing(StrEnum):
     """What becomes of the files that are there."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["NULL", "check_partitioning", "check_values", "folder_name", "folders"]
-
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 

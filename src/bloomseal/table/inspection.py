@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .query.indexes import Indexes
     from .query.parts import TableParts
 
-__all__ = ["TableInspection", "inspect_table"]
-
 
 @dataclass
 class TableInspection(ShownInNotebooks):

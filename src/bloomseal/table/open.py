@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..storage.discovery.kinds import FoundFile
     from ..storage.discovery.tables import TableFiles
 
-__all__ = ["OpenTableOptions", "as_table", "open_table", "open_whole", "read_table"]
-
 
 class OpenTableOptions(PolicyArguments, total=False):
     """The options of `open_table`, for other calls that open a table. See there."""

@@ -19,8 +19,6 @@ from .scan import Progress
 if TYPE_CHECKING:
     from .sealed import SealedTable
 
-__all__ = ["MatchedRows", "row_numbers"]
-
 I64 = npt.NDArray[np.int64]
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..read.plan import ReadStats
 
-__all__ = ["FileOpener", "Progress", "scanned", "spare_descriptors"]
-
 Progress = Callable[[float, int], None]
 _Portion = tuple[deque[pa.RecordBatch], bool]
 """Rows, and whether those were all that there are."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..write.writer import FilterRequest
     from .report import TableVerifyReport
 
-__all__ = ["attach_filters", "inspect", "probe", "verify"]
-
 Path = str | os.PathLike[str]
 
 

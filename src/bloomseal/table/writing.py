@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..policy import PolicyChoice
     from ..write.arguments import WriterOptions
 
-__all__ = ["SealedWriter", "write_table"]
-
 
 class SealedWriter(FileWriter):
     """A streaming writer that holds at most one row group (and one more for each thread above one).

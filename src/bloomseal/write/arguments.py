@@ -17,17 +17,6 @@ from ..format.hashes.chunk_hashes import carries_filter
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, PolicyArguments
 
-__all__ = [
-    "FilterLayout",
-    "FilterRequest",
-    "WriterOptions",
-    "a_count",
-    "check_options",
-    "is_a",
-    "policy_apart",
-    "resolve_filters",
-]
-
 FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | Mapping[str, Any] | bool] | Collection[str]
 

@@ -25,8 +25,6 @@ from ..core.thrift import Struct, with_integers
 from ..storage.atomic import Output, storage_errors
 from .output_keys import OutputKeys
 
-__all__ = ["AnyFilter", "Assembler", "filter_modules", "protected_chunk"]
-
 AnyFilter = SplitBlockBloomFilter | FilterBytes
 """A filter that was built, or one that is carried from file to file as it is."""
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ..orc.rewrite.report import OrcRewriteReport
     from ..policy import TablePolicy
 
-__all__ = ["AttachReport", "attach_filters"]
-
 Progress = Callable[[int, int], None]
 
 

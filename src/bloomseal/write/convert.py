@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from ..policy import PolicyChoice, TablePolicy
 
-__all__ = ["Conversion", "ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
-
 Progress = Callable[[int, int], None]
 
 

@@ -16,8 +16,6 @@ from ..core.parquet.walk import Walk
 from ..core.storage.source import Buffer, Source
 from ..core.thrift import Struct
 
-__all__ = ["Encoder"]
-
 _DATA_PAGE, _PLAIN = 0, 0
 _SPARE_BYTES: Final = 1 << 20
 _SAMPLE_ROWS: Final = 20_000

@@ -21,14 +21,6 @@ from ..format.opening import open_footer
 from ..keytools.signatures.signers import TailSigner
 from ..storage.atomic import AtomicFile, fault_point
 
-__all__ = [
-    "exchange_key_metadata",
-    "footer_cipher",
-    "key_metadata_in_use",
-    "rewrapped_footer",
-    "with_chunks",
-]
-
 _COLUMN_KEY: Final = 2
 _KEY_METADATA: Final = 2
 

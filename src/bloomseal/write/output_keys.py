@@ -21,8 +21,6 @@ from ..keytools.access_log import AccessLog
 from ..keytools.sources import as_key_source
 from ..specs import EncryptionSpec, KeyChoice
 
-__all__ = ["OutputKeys", "sealed_leaves"]
-
 
 def sealed_leaves(spec: EncryptionSpec, schema: Schema) -> list[Leaf]:
     """The columns that a file of this schema has encrypted under `spec`, in schema order.

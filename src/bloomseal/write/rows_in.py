@@ -12,8 +12,6 @@ import pyarrow as pa
 from ..core.errors import BloomsealError, UsageError
 from ..format.plain import plain_schema, plain_table
 
-__all__ = ["Rows", "rows_in"]
-
 T = TypeVar("T")
 
 _FITS: Final = (

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..core.decryption import DecryptionSpec
     from ..specs import EncryptionSpec
 
-__all__ = ["RowNumbers", "need_same_types", "without_rows"]
-
 RowNumbers = Mapping[int, npt.NDArray[np.int64]]
 """Row group → numbers of some of its rows, ascending."""
 _ARROW: Final = b"ARROW:schema"

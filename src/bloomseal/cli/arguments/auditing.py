@@ -18,8 +18,6 @@ from .options import option, policy_option
 if TYPE_CHECKING:
     from ...audit.destruction.answer import Destruction
 
-__all__ = ["DestructionOptions", "HeldAgainst", "LookOptions"]
-
 _EXIT_CODES: Final = {"yes": 0, "no": 1, "unknown": 3}
 
 

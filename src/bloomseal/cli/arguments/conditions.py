@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
     from ...read.predicate.condition import Condition
 
-__all__ = ["ConditionOptions"]
-
 
 @dataclass
 class ConditionOptions:

@@ -23,8 +23,6 @@ import pyarrow as pa
 from ...core.errors import FormatError
 from .text_input import BLOCK_BYTES, UNTYPED, TextInput, bad_line, first_unread, lines_in
 
-__all__ = ["DATES", "CsvReader", "Guess", "exact"]
-
 _NULLS: Final = ["", "NULL", "null", "NA", "N/A", "n/a", "#NA", "#N/A"]
 """No values, in a column whose type was said and is not text. Where it is guessed, only the empty one: ``NA`` is a
 country too.

@@ -19,8 +19,6 @@ from ...core.errors import FormatError
 from .csv_input import DATES, Guess, exact
 from .text_input import UNTYPED, TextInput, bad_line, first_unread
 
-__all__ = ["JsonReader"]
-
 _EXACT: Final = float(1 << 53)
 """Beyond it a double does not hold every whole number."""
 

@@ -28,8 +28,6 @@ from ...keytools.tools import KeyTools
 from ..command import PATH, CommandState
 from .options import option
 
-__all__ = ["Given", "KeyOptions", "KeyringOptions", "parse_key", "read_passphrase"]
-
 _FOOTER: Final = "footer"
 _HEX: Final = re.compile(r"[0-9A-Fa-f]+")
 _LONGEST_KEY_FILE: Final = 1024

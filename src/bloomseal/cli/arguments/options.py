@@ -15,8 +15,6 @@ import click
 
 from ..command import PATH, SectionOption
 
-__all__ = ["argument", "option", "options", "policy_option"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

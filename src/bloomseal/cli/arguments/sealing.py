@@ -17,8 +17,6 @@ from ...specs import EncryptionSpec
 from .keys import KeyOptions
 from .options import option
 
-__all__ = ["ResealingOptions", "SealingOptions", "filter_option", "parse_filters"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FORM: Final = "COLUMN[:fpp=0.01,ndv=N,num_bytes=N,max_bytes=N,hide_size]"
 # A column's name may hold a colon: settings are behind the last one, and each but hide_size has an equals sign.

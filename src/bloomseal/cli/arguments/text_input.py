@@ -14,19 +14,6 @@ import pyarrow as pa
 
 from ...core.errors import FormatError
 
-__all__ = [
-    "BLOCK_BYTES",
-    "COMPRESSIONS",
-    "EXTENSIONS",
-    "UNTYPED",
-    "TextInput",
-    "bad_line",
-    "first_unread",
-    "is_tabbed",
-    "kind_of",
-    "lines_in",
-]
-
 COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 EXTENSIONS: Final = {
     ".csv": "csv",

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ...core.errors import UsageError
 
-__all__ = ["read_lines"]
-
 
 def read_lines(path: str) -> list[str]:
     """A file's lines (``-`` is standard input), empty ones left out: values that need not stand in the list of

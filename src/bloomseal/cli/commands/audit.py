@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...audit.report import Report
     from ...audit.rules.findings import Finding
 
-__all__ = ["audit"]
-
 _FOUND, _UNSEEN, _NOT_JUDGED = 1, 3, 4
 
 

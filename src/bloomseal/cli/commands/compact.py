@@ -14,8 +14,6 @@ from ..arguments.options import argument, option, options
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, progress, remark
 
-__all__ = ["compact"]
-
 _SIZE: Final = re.compile(r"(\d+) ?(?:([kmg])(i?)b?|b)?", re.IGNORECASE)
 
 

@@ -15,8 +15,6 @@ from ...core.text import counted
 from ..command import PATH, Command, CommandState
 from ..render import print_json, remark, size, table
 
-__all__ = ["demo"]
-
 _ROWS: Final = 1_000_000
 _ROW_GROUPS: Final = 10
 _BAR: Final = 40

@@ -17,8 +17,6 @@ from ..command import PATH, Command, CommandState
 from ..render import print_json, progress, show
 from .rotate import RunOptions
 
-__all__ = ["erase"]
-
 
 @click.command(cls=Command, first=("--where", "--where-in", "--dry-run", "--policy", "--keyring"))
 @options(ConditionOptions, "condition")

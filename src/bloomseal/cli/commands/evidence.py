@@ -22,8 +22,6 @@ from ..render import answer, facts, listed, print_json, printable, progress, tab
 if TYPE_CHECKING:
     from ...keytools.signatures.keys import Signer
 
-__all__ = ["evidence"]
-
 _MAKE: Final = "make"
 _FORM: Final = 3
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name

@@ -23,8 +23,6 @@ from ..arguments.values import read_lines
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, progress, remark, size, table
 
-__all__ = ["advise", "attach"]
-
 _EQUALITIES: Final = ("==", "in")
 
 

@@ -19,8 +19,6 @@ from ..arguments.sealing import SealingOptions
 from ..command import PATH, CommandGroup
 from ..render import answer, progress
 
-__all__ = ["index"]
-
 
 @click.group(
     cls=CommandGroup, short_help="Build and look after sealed indexes: which row groups of a table can hold a value."

@@ -23,8 +23,6 @@ from ..arguments.options import option, options
 from ..command import PATH, CommandGroup, CommandState
 from ..render import print_json, remark, table
 
-__all__ = ["keyring"]
-
 _BITS: Final = click.option(
     "--bits", type=click.Choice(["128", "192", "256"]), help="Length of the key (default: 256)."
 )

@@ -23,8 +23,6 @@ from ..render import print_json, progress, remark, table
 if TYPE_CHECKING:
     from ...audit.proposal import TableProposal
 
-__all__ = ["policy"]
-
 _FILE: Final = "policy.toml"
 _KEYRING: Final = "keyring:keys.json"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
     from ...table.sealed import SealedTable
 
-__all__ = ["probe"]
-
 _ABSENT_EXIT = 1
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...read.plan import ReadStats
     from ...read.predicate.condition import Condition
 
-__all__ = ["count", "head", "read"]
-
 _ROWS_ON_SCREEN: Final = 50
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch], "ReadStats"]

@@ -11,8 +11,6 @@ from ...core.errors import UsageError
 from ..command import PATH, CommandGroup, CommandState
 from ..render import print_json, remark
 
-__all__ = ["spark"]
-
 _RECIPES: Final = ("spark-sql", "spark-submit", "thrift", "kubernetes", "yarn", "emr", "databricks")
 
 

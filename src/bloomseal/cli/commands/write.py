@@ -38,8 +38,6 @@ from ..command import PATH, Command
 from ..output import need_elsewhere
 from ..render import answer, progress
 
-__all__ = ["write"]
-
 _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 

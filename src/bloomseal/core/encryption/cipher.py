@@ -21,8 +21,6 @@ from .modules import ModuleType
 from .seal_counter import SealCounter
 from .secret import SecretKey
 
-__all__ = ["FRAME_BYTES", "NONCE_BYTES", "SIGNATURE_BYTES", "TAG_BYTES", "Algorithm", "ModuleCipher", "framed_length"]
-
 LENGTH_BYTES: Final = 4
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16

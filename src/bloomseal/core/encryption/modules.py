@@ -11,8 +11,6 @@ from ..cached import cached_property
 from ..errors import UnsupportedError
 from ..limits import MAX_ORDINAL
 
-__all__ = ["ModuleType", "file_aad", "module_aad", "page_aads"]
-
 _ORDINALS: Final = struct.Struct("<Bhh").pack
 _ORDINALS_WITH_PAGE: Final = struct.Struct("<Bhhh").pack
 _ORDINAL: Final = struct.Struct("<h").pack

@@ -15,8 +15,6 @@ from ..forked import new_lock
 from ..limits import MAX_GCM_SEALS
 from .secret import SecretKey
 
-__all__ = ["SealCounter"]
-
 
 class SealCounter:
     """The number of seals that one key has made. All holders of equal keys share one counter.

@@ -9,8 +9,6 @@ from typing import NoReturn
 
 from ..errors import KeyAccessError, UsageError
 
-__all__ = ["SecretKey"]
-
 _LENGTHS = (16, 24, 32)
 
 

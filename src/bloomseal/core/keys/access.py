@@ -12,8 +12,6 @@ from typing import Any, Final
 from ..errors import KeyAccessError
 from ..text import safe_text
 
-__all__ = ["KmsAccessError", "Problem", "raised_by", "shown"]
-
 _HERE: Final = Path(__file__).parents[2]
 
 

@@ -9,8 +9,6 @@ from ..columns import nearest_entry
 from ..encryption import SecretKey
 from ..errors import Hint, KeyAccessError, PolicyError, UsageError
 
-__all__ = ["ExplicitKeys", "KeyValue"]
-
 _Placed = tuple[SecretKey, bytes | None]
 
 KeyValue = bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]

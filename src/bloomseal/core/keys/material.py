@@ -16,16 +16,6 @@ from ..errors import KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
 from ..text import articled
 
-__all__ = [
-    "COLUMN_KEY_REFERENCE",
-    "DEFAULT_INSTANCE",
-    "FOOTER_KEY_REFERENCE",
-    "KeyMaterial",
-    "KeyMetadata",
-    "material_fields",
-    "parse_object",
-]
-
 _TYPE: Final = "PKMT1"
 _JSON: Final = json.JSONDecoder()
 _REMEMBERED: Final = 512

@@ -12,8 +12,6 @@ from ..columns import nearest_entry
 from ..errors import PolicyError
 from .access import shown
 
-__all__ = ["Pins"]
-
 
 class Pins:
     """The master keys that were agreed on.

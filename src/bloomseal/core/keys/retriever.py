@@ -10,8 +10,6 @@ from ..errors import BloomsealError
 from .material import KeyMaterial, KeyMetadata
 from .wrapping import kek_id, unwrap_locally
 
-__all__ = ["MaterialRetriever", "Unwrap", "data_key"]
-
 Unwrap = Callable[[str, str], SecretKey]
 """A wrapped key, and the name of a master key → the key. It asks a KMS, which answers for this master key alone; where
 it remembers answers, it does so by what was wrapped.

@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ..encryption import SealCounter, SecretKey
 from ..errors import KeyAccessError
 
-__all__ = ["Kek", "kek_id", "open_by_ctr", "unb64", "unwrap_locally", "wrap_locally"]
-
 _NONCE_BYTES: Final = 12
 _CTR_IV_BYTES: Final = 16
 _WRAPPED_BYTES: Final = frozenset(_NONCE_BYTES + key + 16 for key in (16, 24, 32))

@@ -10,8 +10,6 @@ from ..sbbf import SplitBlockBloomFilter
 from .statistics import all_null
 from .walk import Chunk, Walk
 
-__all__ = ["believed_filter"]
-
 _CALLER = 4
 """Warnings name whoever asked the file, not the doors between."""
 

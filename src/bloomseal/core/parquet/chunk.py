@@ -8,8 +8,6 @@ from enum import StrEnum
 from ..thrift.structs import ColumnChunk, ColumnMetaData
 from .schema import Leaf
 
-__all__ = ["Chunk", "Protection"]
-
 
 class Protection(StrEnum):
     """The kind of key that a column chunk is under (ColumnCryptoMetaData)."""

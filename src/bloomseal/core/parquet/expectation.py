@@ -19,8 +19,6 @@ from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from .schema import Schema
 
-__all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation", "TableRules"]
-
 UNIQUE_BYTES: Final = 8
 """Length of aad_file_unique. The specification leaves it open; parquet-java and Arrow write 8, and so do we."""
 

@@ -14,8 +14,6 @@ from ..storage.source import Buffer, Scratch, Source
 from ..thrift import Cursor
 from ..thrift.structs import BloomFilterHeader, decode_at
 
-__all__ = ["FilterBytes", "read_filter"]
-
 
 class FilterBytes(NamedTuple):
     """A filter as read from the file.

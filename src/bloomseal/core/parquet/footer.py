@@ -29,8 +29,6 @@ from .expectation import Expectation
 from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, Tail, read_tail
 from .schema import Schema
 
-__all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", "sign_footer"]
-
 # Below this many column chunks a footer's decoded ones are all kept; above it only those of the last row group are.
 _KEEP_CHUNKS = 20_000
 # So many chunks of a row group are decoded one by one; who asks for more most likely wants all.

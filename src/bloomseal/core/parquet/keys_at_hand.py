@@ -14,8 +14,6 @@ from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek
 
-__all__ = ["KeyLog", "KeysAtHand", "authenticated", "need_verified"]
-
 
 class KeyLog(Protocol):
     """Who is told of every use of a key."""

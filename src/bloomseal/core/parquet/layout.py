@@ -9,8 +9,6 @@ from ..errors import FormatError
 from ..limits import MAX_FOOTER_BYTES
 from ..storage.source import Source
 
-__all__ = ["MAGIC", "MAGIC_ENCRYPTED", "TAIL_BYTES", "Tail", "read_tail"]
-
 MAGIC: Final = b"PAR1"
 MAGIC_ENCRYPTED: Final = b"PARE"
 _ORC: Final = b"ORC"

@@ -12,8 +12,6 @@ from ..sbbf.operations import kernels
 from .page import Page
 from .schema import Leaf
 
-__all__ = ["check_clear_levels", "parts_of", "tallied"]
-
 U8 = npt.NDArray[np.uint8]
 
 _RLE: Final = 3

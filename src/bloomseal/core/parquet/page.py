@@ -12,8 +12,6 @@ from ..storage.source import Buffer
 from ..thrift import Cursor, Struct, with_integers
 from ..thrift.structs import DataPageHeader, DataPageHeaderV2, DictionaryPageHeader, PageHeader, decode_at
 
-__all__ = ["Page", "check_doubtful", "read_page", "resized_header"]
-
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
 _MOST_INFLATED: Final = {0: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}

@@ -10,8 +10,6 @@ from .chunk import Chunk
 from .statistics import PartBounds, null_count
 from .walk import Walk
 
-__all__ = ["PageBounds", "bounds_of_pages"]
-
 
 class PageBounds(NamedTuple):
     """What a column index says of a data page; `nulls` is None where it does not count them."""

@@ -16,8 +16,6 @@ from ..thrift import Struct
 from ..thrift.schema_structs import SchemaElement
 from ..thrift.structs import decode
 
-__all__ = ["Leaf", "Schema"]
-
 _OPTIONAL, _REPEATED = 1, 2
 _UNITS = ("ms", "us", "ns")
 _CONVERTED = {

@@ -9,8 +9,6 @@ from ..sbbf.order import Comparable, comparable, interval
 from ..thrift.structs import ColumnMetaData, Statistics
 from .schema import Leaf
 
-__all__ = ["PartBounds", "all_null", "asked", "bounds", "has_values", "null_count", "outside", "part_bounds"]
-
 
 class PartBounds(NamedTuple):
     """What is believed of the values of a part: of a row group, a page, a stripe.

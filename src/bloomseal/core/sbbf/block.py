@@ -7,20 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "BLOCK_BYTES",
-    "SALT",
-    "WORDS",
-    "bitset_check",
-    "block_check",
-    "block_index",
-    "block_insert",
-    "filter_check",
-    "filter_insert",
-    "halves",
-    "mask",
-]
-
 SALT: Final = (
     0x47B6137B,
     0x44974D91,

@@ -20,8 +20,6 @@ from ..errors import UsageError
 from ..text import articled
 from .types import ColumnType, LogicalType, PhysicalType
 
-__all__ = ["NANOS", "date_days", "encode_value", "int_range", "moment_of", "stands_for_null", "time_nanos", "unwrap"]
-
 Encodings = tuple[bytes, ...] | None
 
 _ABSENT: Final[Encodings] = ()

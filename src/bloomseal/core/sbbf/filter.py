@@ -19,8 +19,6 @@ from .hashing import hash_bytes
 from .operations import kernels
 from .types import ColumnType
 
-__all__ = ["SplitBlockBloomFilter"]
-
 _WORD_BITS: Final = 32
 
 

@@ -15,8 +15,6 @@ from . import reference
 from .operations import kernels
 from .types import ColumnType, PhysicalType
 
-__all__ = ["hash_array", "hash_bytes"]
-
 U64 = npt.NDArray[np.uint64]
 U8 = npt.NDArray[np.uint8]
 

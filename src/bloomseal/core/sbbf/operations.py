@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from . import reference
 
-__all__ = ["Kernels", "hand_in", "kernels"]
-
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]

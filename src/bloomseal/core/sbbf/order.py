@@ -8,8 +8,6 @@ from typing import Final
 
 from .types import ColumnType, PhysicalType
 
-__all__ = ["ORDERED_BYTES", "ORDERED_INTS", "Comparable", "comparable", "interval", "signed"]
-
 Comparable = int | float | bytes
 
 ORDERED_BYTES: Final = ("string", "enum", "json", "bson", "uuid", "")

@@ -15,8 +15,6 @@ from .encoding import encode_value, int_range
 from .hashing import hash_array, hash_bytes
 from .types import ColumnType, PhysicalType
 
-__all__ = ["ProbeSet", "as_arrow", "as_column", "several", "stands_for_itself"]
-
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]

@@ -15,18 +15,6 @@ import xxhash
 from ..errors import FormatError
 from .block import SALT, WORDS
 
-__all__ = [
-    "block_indices",
-    "check",
-    "false_positive_probability",
-    "hash_fixed",
-    "hash_spans",
-    "insert",
-    "masks",
-    "outside",
-    "tally",
-]
-
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["ColumnType", "LogicalType", "PhysicalType", "annotates"]
-
 
 class PhysicalType(IntEnum):
     """Parquet's physical types; the values are those of the Thrift enum ``Type``."""

@@ -10,18 +10,6 @@ from typing import Final
 
 from ..errors import PolicyError
 
-__all__ = [
-    "NO_NAME",
-    "NoRegularFileError",
-    "can_name",
-    "identity",
-    "need_own",
-    "open_regular",
-    "pread",
-    "read_open",
-    "read_small",
-]
-
 NO_NAME: Final = "no name that a file can have: it holds a NUL, or what the system's encoding lacks"
 
 _LEAST: Final = 4096

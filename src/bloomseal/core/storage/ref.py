@@ -12,8 +12,6 @@ from ..errors import Hint, PolicyError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["FileRef", "below", "path_in_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileRef:

@@ -18,8 +18,6 @@ from .ref import FileRef
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Buffer", "Scratch", "Source", "fresh", "refusal"]
-
 Buffer = bytes | bytearray | memoryview
 
 _NOT_TAKEN: Final = "the storage takes no such name (two slashes in a row), or the file was closed"

@@ -14,8 +14,6 @@ from typing import Final
 from ..errors import FormatError
 from .cursor import VARINTS, Cursor, WireType, check_count
 
-__all__ = ["SeenLists", "Struct", "element_spans", "encode_binary", "encode_list", "encode_varint", "with_integers"]
-
 _HEAD: Final = 16
 _MOST: Final = 64
 _LONGEST: Final = 64 * 1024

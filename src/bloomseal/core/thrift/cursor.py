@@ -15,8 +15,6 @@ from thrift.transport.TTransport import TTransportException
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
 
-__all__ = ["VARINTS", "Cursor", "WireType", "check_count"]
-
 _MAX_DEPTH: Final = 32
 
 

@@ -9,8 +9,6 @@ from thrift.Thrift import TType
 from ..errors import FormatError
 from .structs import Empty, View, field
 
-__all__ = ["LogicalTypeUnion", "SchemaElement"]
-
 
 class _Decimal(View):
     scale: int | None = field(TType.I32, 1)

@@ -15,29 +15,6 @@ from ..errors import FormatError
 from .compact import encode_list
 from .cursor import Cursor, WireType
 
-__all__ = [
-    "BloomFilterHeader",
-    "ColumnChunk",
-    "ColumnIndex",
-    "ColumnMetaData",
-    "DataPageHeader",
-    "DataPageHeaderV2",
-    "DictionaryPageHeader",
-    "Empty",
-    "KeyValue",
-    "OffsetIndex",
-    "PageHeader",
-    "RowGroup",
-    "RowGroupHead",
-    "SealedColumnMetaData",
-    "Statistics",
-    "View",
-    "decode",
-    "decode_at",
-    "decode_element",
-    "field",
-]
-
 
 class _Field(NamedTuple):
     """A field of a struct: its type and what the C decoder asks of one that has parts, and its ids."""
@@ -175,6 +152,8 @@ class KeyValue(View):
 
 
 class PageLocation(View):
+    """PageLocation."""
+
     offset: int | None = field(TType.I64, 1)
     size: int | None = field(TType.I32, 2)
     first_row: int | None = field(TType.I64, 3)

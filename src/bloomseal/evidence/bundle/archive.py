@@ -29,20 +29,6 @@ from ...storage.atomic import storage_errors
 from ...storage.folder import Folder
 from ...storage.replacement import Replacement
 
-__all__ = [
-    "MANIFEST",
-    "SIGNATURES",
-    "Member",
-    "Spool",
-    "Stretch",
-    "check_free",
-    "digest_of",
-    "opened",
-    "pack",
-    "pieces_of",
-    "write",
-]
-
 MANIFEST: Final = "manifest.json"
 SIGNATURES: Final = "signatures/"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*)*")

@@ -20,8 +20,6 @@ from ...storage.atomic import identity_at
 from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write
 from .signing import has_form
 
-__all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
-
 _FORMAT: Final = "bloomseal evidence manifest"
 _VERSION: Final = 1
 _SIGNATURE: Final = re.compile(re.escape(SIGNATURES) + r"([0-9a-f]{64})\.sig")

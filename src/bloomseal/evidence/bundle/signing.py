@@ -9,8 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from ...keytools.signatures.keys import read_signing_file
 
-__all__ = ["Detached", "has_form"]
-
 _ED25519_BYTES: Final = 64
 _LONGEST_ECDSA: Final = 104
 

@@ -19,8 +19,6 @@ from ..decode import decode_batches, leaf_values
 from ..minifile import PageSelection, mini_file
 from .page_hashes import PageHashes
 
-__all__ = ["carries_filter", "chunk_hashes", "page_by_page", "pieces"]
-
 _BATCH_ROWS: Final = 1 << 15
 
 

@@ -18,8 +18,6 @@ from ...core.thrift.structs import ColumnMetaData
 from ...sbbf import batch
 from ..pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
 
-__all__ = ["PageHashes"]
-
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 

@@ -17,8 +17,6 @@ from ...core.parquet.walk import Chunk, Walk
 from ...core.sbbf import PhysicalType, SplitBlockBloomFilter
 from .chunk_hashes import pieces
 
-__all__ = ["Truth", "held_against_values"]
-
 
 @dataclass(frozen=True, slots=True)
 class Truth:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["DecodedSize", "need_room"]
-
 _RLE: Final = 3
 _DELTA_BINARY_PACKED: Final = 5
 _DELTA_BYTE_ARRAY: Final = 7

@@ -18,8 +18,6 @@ from ...core.parquet.page import Page
 from ...core.storage.source import Buffer
 from ...core.thrift import Cursor
 
-__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater", "codec_to_write"]
-
 PLAIN: Final = 0
 PLAIN_DICTIONARY: Final = 2
 DICTIONARY_ENCODINGS: Final = (PLAIN_DICTIONARY, 8)

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from ...core.errors import Hint, UnsupportedError
 
-__all__ = ["check_moments"]
-
 _EPOCH_JULIAN_DAY: Final = 2_440_588
 _JULIAN_1900: Final = 2_415_021
 _DAY_NANOS: Final = 86_400 * 10**9

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from ...core.parquet.schema import Leaf
     from ..fingerprint import Fingerprints
 
-__all__ = [
-    "NotCoveredError",
-    "SeenFile",
-    "hashed_places",
-    "seen_file",
-    "still_same",
-    "stride_of",
-]
-
 _LARGE: Final = 1 << 15
 """Of a row group with so many rows, to read the page in question alone pays."""
 _TWICE: Final = 1.25

@@ -15,8 +15,6 @@ from ...storage.versions import versions_below
 from ..manifest import FileState
 from .sameness import BY_CONTENT, Trust, authentic_content, state_at, state_by_log, state_of_version, states_below
 
-__all__ = ["Members"]
-
 
 class Members:
     """Files of one folder. Threads may share it.

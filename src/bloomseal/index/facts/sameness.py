@@ -26,22 +26,6 @@ if TYPE_CHECKING:
     from ...core.parquet.walk import Walk
     from ...read.file import SealedFile
 
-__all__ = [
-    "BY_CONTENT",
-    "Clock",
-    "Kept",
-    "Sighting",
-    "Trust",
-    "authentic_content",
-    "content_of",
-    "leaf_in",
-    "open_state",
-    "state_at",
-    "state_by_log",
-    "state_of_version",
-    "states_below",
-]
-
 _UNKNOWN: Final = bytes(16)
 _UNIQUE_BYTES: Final = 8
 _FINE, _COARSE = 20_000_000, 2_000_000_000

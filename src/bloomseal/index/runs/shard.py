@@ -21,8 +21,6 @@ from ..folder import IndexFolder
 from ..manifest import IndexRun, Shard
 from ..numbers import as_numpy
 
-__all__ = ["RunReader"]
-
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 

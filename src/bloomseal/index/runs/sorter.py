@@ -14,8 +14,6 @@ from ..manifest import IndexRun, Manifest
 from .shard import RunReader
 from .writer import RunWriter, filled_up, most_places, place_bits_for
 
-__all__ = ["Sorter", "merged"]
-
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Move = Callable[[I64, int, int], I64]

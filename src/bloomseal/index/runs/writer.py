@@ -13,8 +13,6 @@ from ...storage.atomic import fault_point
 from ..folder import IndexFolder, keys_of
 from ..manifest import SHARD_ENTRIES, IndexRun, Manifest, Shard
 
-__all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
-
 I64 = npt.NDArray[np.int64]
 
 _PAGE_BYTES: Final = 32 << 10

@@ -13,8 +13,6 @@ from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
 from .values import OrcProbeSet
 
-__all__ = ["Answers", "RowGroupVerdicts", "asked_of_stripe", "undecided"]
-
 Bools = npt.NDArray[np.bool_]
 
 _EMPTY: Final = "untrusted: an empty filter, where statistics do not say that there are only nulls"

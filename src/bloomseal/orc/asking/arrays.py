@@ -13,8 +13,6 @@ from ...sbbf.batch import worthwhile
 from ..hashing import hash_bytes, hash_longs
 from ..schema import INTEGER_BITS, OrcColumn, OrcKind
 
-__all__ = ["hashed"]
-
 _FLOATS: Final = {OrcKind.FLOAT: np.float32, OrcKind.DOUBLE: np.float64}
 _SPAN: Final = 2_000
 """Nanoseconds to hash a text without kernels."""

@@ -9,8 +9,6 @@ from ..schema import MOMENTS, OrcColumn, OrcKind
 from ..streams import StreamKind
 from ..tail import OrcTail, Writer
 
-__all__ = ["known_wrong_filters", "timestamps_untrusted", "why_untrusted"]
-
 _OLD_TEXTS: Final = (OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR, OrcKind.DECIMAL)
 _CLAIMS: Final = {
     OrcKind.FLOAT: Claim.ORC_FLOAT_FILTERS,

@@ -23,8 +23,6 @@ from ..index import Bounds
 from ..schema import INTEGER_BITS, OrcColumn, OrcKind
 from .arrays import HashedValues, hashed
 
-__all__ = ["OrcProbeSet"]
-
 Inputs = tuple[int, ...] | tuple[bytes, ...] | None
 """Inputs of the hash, any of which can stand for a value; none at all: it is absent; None: it may always be there."""
 

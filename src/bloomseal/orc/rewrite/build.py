@@ -23,8 +23,6 @@ from ..hashing import hash_longs, maybe_in, positions
 from ..protobuf import encoded
 from ..schema import OrcColumn, OrcKind
 
-__all__ = ["I64", "Size", "Wish", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
-
 I64 = npt.NDArray[np.int64]
 
 _FLOATS: Final = (OrcKind.FLOAT, OrcKind.DOUBLE)

@@ -7,8 +7,6 @@ from typing import Any
 
 from ...notebook import ShownInNotebooks
 
-__all__ = ["OrcRewriteReport"]
-
 
 @dataclass
 class OrcRewriteReport(ShownInNotebooks):

@@ -33,8 +33,6 @@ from ..tail import MAGIC, Stripe
 from .build import I64, Size, Wish, all_in, entry, filled, leaf_values, value_hashes
 from .report import OrcRewriteReport
 
-__all__ = ["Progress", "Rewriting"]
-
 Progress = Callable[[int, int], None]
 _DEFAULT_FPP = 0.01
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...policy import PolicyChoice, TablePolicy
     from ...specs import PolicyArguments
 
-__all__ = ["attach_filters", "rekey", "repair_filters"]
-
 _Choose = Callable[[OrcLayout], list[Wish]]
 
 

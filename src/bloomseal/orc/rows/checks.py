@@ -21,8 +21,6 @@ from ..runs.walk import CUT, MALFORMED
 from ..schema import MOMENTS, TEXTS, OrcColumn, OrcKind
 from ..streams import StreamKind
 
-__all__ = ["Encoding", "check_streams", "check_zone"]
-
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _ONES: Final = np.array([value.bit_count() for value in range(256)], np.int64)
 _INTS: Final = (OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)

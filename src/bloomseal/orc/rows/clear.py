@@ -21,8 +21,6 @@ from ..tail import MAGIC, OrcTail
 from .checks import Encoding, check_streams, check_zone
 from .cut import Part, parts_needed
 
-__all__ = ["ClearFile", "clear_file", "empty_file", "stream_entry", "tail_bytes"]
-
 _WORTH_CUTTING: Final = 256 * 1024
 """Bytes of streams that need not be read: for fewer nobody asks the row indexes, unless there are"""
 _ROWS_WORTH_CUTTING: Final = 20_000

@@ -20,8 +20,6 @@ from ..schema import TEXTS, OrcColumn, OrcKind
 from ..streams import Stream, StreamKind
 from .checks import Encoding
 
-__all__ = ["Part", "parts_needed"]
-
 _LONGEST_RUN: Final = 8 * 1024
 """Bytes; the longest of version 2 are 512 values of 64 bits, and their patches."""
 _MOST_PENDING: Final = 4 * 1024

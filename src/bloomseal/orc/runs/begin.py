@@ -15,8 +15,6 @@ from ...core.limits import MAX_ORC_VALUES
 from ..protobuf import number
 from . import walk
 
-__all__ = ["bits_from", "bytes_from", "integers_from"]
-
 _ALL: Final = (1 << 64) - 1
 _LITERALS: Final = 128
 _MOST_RUNS: Final = 1 << 20

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from ...sbbf.batch import worthwhile
 from . import walk
 
-__all__ = ["Walked", "histogram", "lz4_length", "sum_of"]
-
 Walked = int
 """A number below zero says why a walk ended: `walk.CUT`, `walk.MALFORMED`, `walk.OUTSIDE`."""
 

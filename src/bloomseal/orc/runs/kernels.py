@@ -11,8 +11,6 @@ from numba.extending import register_jitable
 from ..._compiled import compiled_for, frozen
 from . import walk
 
-__all__ = ["compiled"]
-
 for _shared in (
     walk.varint, walk.unzigzag, walk.unpack, walk.patch_at, walk.gaps_are_sound, walk.decode_patched, walk.decode_v1,
     walk.frame_v2, walk.decode_v2, walk.added_up,

@@ -8,20 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = [
-    "CUT",
-    "LONGEST_RUN",
-    "MALFORMED",
-    "OUTSIDE",
-    "bytes_walk",
-    "decode_v1",
-    "decode_v2",
-    "frame_v2",
-    "lz4_walk",
-    "runs_v1",
-    "runs_v2",
-]
-
 CUT: Final = -1
 """The stream ends before its values."""
 MALFORMED: Final = -2

@@ -16,8 +16,6 @@ from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import INTEGER_BITS, MOMENTS, OrcColumn, OrcKind
 from ...orc.tail import OrcTail
 
-__all__ = ["bounds_of_part"]
-
 _SURE_FROM: Final = -2_208_988_800_000
 """1900-01-01 in milliseconds: before it writers differ in calendars and local mean times."""
 _SLACK: Final = 2 * 3_600_000

@@ -18,8 +18,6 @@ from ...orc.layout import OrcLayout
 from ...orc.rows.clear import empty_file
 from ...orc.schema import OrcColumn, OrcKind, OrcSchema
 
-__all__ = ["Columns", "columns_of"]
-
 _REMEMBERED: Final = 16
 """Files of one table have one schema, as `bloomseal.orc.tail` has it."""
 

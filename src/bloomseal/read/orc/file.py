@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
 
-__all__ = ["OrcFile", "OrcPlan"]
-
 
 @dataclass
 class OrcPlan:

@@ -8,8 +8,6 @@ from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.schema import OrcColumn
 
-__all__ = ["inspect_orc", "writer_of"]
-
 
 def inspect_orc(source: Source) -> Inspection:
     """Look at an open file.

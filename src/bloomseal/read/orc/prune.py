@@ -24,8 +24,6 @@ from ..predicate.predicate import Predicate, Term
 from ..prune import RowGroupSelection
 from .bounds import bounds_of_part
 
-__all__ = ["ruled_out"]
-
 Bools = npt.NDArray[np.bool_]
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from ...orc.tail import Stripe
 
-__all__ = ["neighbourhoods", "rows_of"]
-
 _WORTH_LEAVING: Final = 256 * 1024
 """Bytes of a stripe's columns between two row groups: for fewer it is not decoded in two parts."""
 

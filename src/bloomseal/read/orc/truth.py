@@ -15,8 +15,6 @@ from ...orc.layout import OrcLayout
 from ...orc.rewrite.build import leaf_values
 from ...orc.schema import OrcColumn
 
-__all__ = ["held_against_values"]
-
 
 def held_against_values(
     file: OrcLayout, stripe: int, column: OrcColumn, leaf: Leaf, rows: pa.Table, filters: Sequence[BloomFilter]

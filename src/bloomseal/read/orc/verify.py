@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...orc.layout import OrcLayout
     from .columns import Columns
 
-__all__ = ["verify_orc"]
-
 
 def verify_orc(
     file: OrcLayout, columns: Columns, decode: Callable[[int, Sequence[int]], pa.Table], *, filters: bool = False

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["all_plain", "comparable", "equal_any", "is_null", "nowhere", "ordered", "wanted"]
-
 _COMPARE: Final = {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _BEYOND: Final = 1 << 1024
 """Greater than what any column of integers or decimals can hold."""

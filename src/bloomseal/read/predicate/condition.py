@@ -19,23 +19,6 @@ if TYPE_CHECKING:
 
     from .expression import Call
 
-__all__ = [
-    "FLIPPED",
-    "OPERATORS",
-    "AllOf",
-    "AnyOf",
-    "Compare",
-    "Condition",
-    "Expression",
-    "Like",
-    "Not",
-    "Part",
-    "columns_of",
-    "fold",
-    "parts_of",
-    "shared",
-]
-
 T = TypeVar("T")
 
 OPERATORS: Final = {

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["Call", "Field", "evaluate", "parse"]
-
 _METADATA: Final = 2  # ArrowSchema of the C data interface begins with three pointers: format, name, metadata
 _SIZE: Final = ctypes.sizeof(ctypes.c_int32)
 _MOST_DEPTH: Final = 150

@@ -7,8 +7,6 @@ from typing import Final
 
 from ...core.errors import UsageError
 
-__all__ = ["prefix_of", "regex_of", "successor"]
-
 _LAST_CHARACTER: Final = 0x10FFFF
 _SURROGATES: Final = range(0xD800, 0xE000)
 

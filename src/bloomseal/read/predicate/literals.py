@@ -18,8 +18,6 @@ from ...core.parquet.schema import Leaf, Schema
 from ...core.sbbf import ColumnType, PhysicalType
 from ...core.text import articled
 
-__all__ = ["HINT", "literal_value", "parse_value", "row_leaf"]
-
 HINT: Final = (
     "SQL: text and dates in single quotes, as in \"ssn = '…' and not born < '1985-01-01'\"; names in double quotes"
 )

@@ -16,8 +16,6 @@ from .condition import FLIPPED, AllOf, AnyOf, Compare, Condition, Like, Not
 from .literals import HINT, literal_value, row_leaf
 from .values import Values
 
-__all__ = ["parse_sql"]
-
 _COMPARISONS: Final = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _CASTS: Final = {
     exp.DType.DATE: ("date", False),

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["Left", "Term", "Ways", "column_at"]
-
 T = TypeVar("T")
 _MANY: Final = 16
 """More values than these are ordered before bounds are asked about them."""

@@ -14,8 +14,6 @@ from ...core.forked import new_recursive_lock
 from ...core.sbbf.encoding import stands_for_null, unwrap
 from ...core.sbbf.probe import as_column
 
-__all__ = ["Values"]
-
 T = TypeVar("T")
 
 _WORTH_NUMPY: Final = 1_000

@@ -17,8 +17,6 @@ from .condition import Compare, Condition
 from .literals import literal_value, row_leaf
 from .values import Values
 
-__all__ = ["from_text", "parse_where"]
-
 _MOST_CHARACTERS: Final = 1 << 20
 _COMPARISON: Final = re.compile(
     r"\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(=|<>|!=|<=|>=|<|>)\s*(?:'([^'\\]*)'|(-?\d+(?:\.\d+)?))\s*", re.ASCII

@@ -39,8 +39,6 @@ from .pattern import PathPattern
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["list_files", "real_root", "refuse_outside", "refuse_outside_of"]
-
 _DELTA_LOG: Final = "_delta_log"
 
 

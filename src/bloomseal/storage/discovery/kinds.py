@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from ..logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ..logs.snapshot import DeleteFile
 
-__all__ = [
-    "INDEX_FOLDER",
-    "LOGS",
-    "MATERIAL_PREFIX",
-    "SIGNATURE_PREFIX",
-    "FileKind",
-    "FoundFile",
-    "Listing",
-    "NothingThereError",
-    "PlaceProblem",
-    "TableLayout",
-    "UnseenError",
-    "is_hidden",
-    "is_mark",
-    "is_of_index",
-    "kind_of",
-    "promises_data",
-    "table_of_log",
-]
-
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 SIGNATURE_PREFIX: Final = "_SIGNATURE_"
 INDEX_FOLDER: Final = "_bloomseal_index"

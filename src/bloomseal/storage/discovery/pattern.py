@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Self
 
-__all__ = ["PathPattern"]
-
 _SPECIAL: Final = re.compile(r"[*?\[]")
 
 

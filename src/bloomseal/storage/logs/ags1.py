@@ -19,8 +19,6 @@ from ...core.storage.source import Source
 from ..places import open_source
 from .decoded import need_readable
 
-__all__ = ["Ags1Stream", "is_sealed"]
-
 _MAGIC: Final = b"AGS1"
 _HEADER: Final = 8
 _BLOCK: Final = 1 << 20

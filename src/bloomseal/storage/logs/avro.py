@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["Walk", "varint", "walker", "zigzag"]
-
 Walk = Callable[[bytes, int], int]
 """From where a value begins to where the next one does. Raises IndexError, ValueError: it does not end in the block."""
 _PARTITION: Final = (2, 102)

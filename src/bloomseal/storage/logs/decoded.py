@@ -27,8 +27,6 @@ from ...core.thrift import Cursor
 from ...core.thrift.structs import PageHeader, decode_at
 from .avro import Walk, varint, walker, zigzag
 
-__all__ = ["avro_header", "inflated", "most_decoded", "need_avro", "need_parquet", "need_readable"]
-
 _PIECE: Final = 1 << 20
 _RAW: Final = -15
 """Of zlib: without a header."""

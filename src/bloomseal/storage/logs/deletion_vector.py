@@ -18,8 +18,6 @@ import numpy.typing as npt
 from ...core.errors import FormatError, UnsupportedError
 from ...core.limits import MAX_ROWS_WITH_DELETES
 
-__all__ = ["DeletionVector"]
-
 I64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
 

@@ -26,8 +26,6 @@ from .snapshot import BOUNDS, PARTITIONS, PREDICATE, History, in_table
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
-__all__ = ["COMMIT", "actions_of", "read_log"]
-
 COMMIT: Final = re.compile(r"(\d{20})\.json")
 _OTHER: Final = re.compile(r"(\d{20})\.(?:(\d{20})\.compacted\.json|checkpoint\..*(?:json|parquet))")
 _CHECKSUM: Final = re.compile(r"\d{20}\.crc")

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from ...core.errors import BloomsealError, UnsupportedError
 
-__all__ = ["committed", "load_deltalake", "refuse_more_than_files"]
-
 _HARMLESS: Final = {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Writer features that ask nothing of a file that is added; invariants are looked for in the schema."""
 _LEGACY: Final = 2

@@ -21,8 +21,6 @@ from .ags1 import is_sealed
 from .decoded import most_decoded, need_readable
 from .snapshot import BOUNDS, PARTITIONS, History, location
 
-__all__ = ["Names", "look_for_values"]
-
 _IN_SUMMARY: Final = "partitions."
 _PUFFIN: Final = b"PFA1"
 _ENDING: Final = 12

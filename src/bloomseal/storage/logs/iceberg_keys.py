@@ -23,16 +23,6 @@ from ...core.keys.access import shown
 from ...core.keys.wrapping import unwrap_locally, wrap_locally
 from ...core.limits import MAX_KEY_METADATA_BYTES
 
-__all__ = [
-    "KEK_TIMESTAMP",
-    "MASTER_KEY",
-    "IcebergFileKey",
-    "IcebergKek",
-    "IcebergTableKeys",
-    "UnwrapBytes",
-    "WrappedFileKey",
-]
-
 UnwrapBytes = Callable[[bytes, str], SecretKey]
 """What a KMS gives for its own ciphertext, and the master key's name."""
 

@@ -19,8 +19,6 @@ from ..places import names_in, open_source
 from .decoded import most_decoded, need_avro, need_readable
 from .snapshot import below, library, location, opened
 
-__all__ = ["NUMBER", "in_its_folder", "load", "names_of", "newest_metadata", "read_metadata"]
-
 NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """The name of a metadata file, with its number."""
 _HINT: Final = "version-hint.text"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ...index.manifest import FileState
     from .parts import TableParts
 
-__all__ = ["Held", "Indexes", "UnreadableError", "UseIndex"]
-
 _HASHED: Final = 64
 """The length of a folder's name that does not tell its column."""
 

@@ -16,8 +16,6 @@ from .parts import TableParts
 if TYPE_CHECKING:
     from ...core.parquet.schema import Schema
 
-__all__ = ["need_logged", "no_such_column"]
-
 
 def need_logged(parts: TableParts, columns: Iterable[str]) -> None:
     """Refuse columns, and what is inside them, that the table's log does not name: files still hold what was dropped.

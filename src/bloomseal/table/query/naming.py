@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...storage.logs.snapshot import Naming
 
-__all__ = ["need_names"]
-
 _REWRITE = "rewrite_data_files in the engine that wrote the table"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...read.predicate.term import Ways
 
-__all__ = ["Known", "Narrowed", "known_values", "narrowed", "shapes_of"]
-
 
 @dataclass
 class Narrowed:

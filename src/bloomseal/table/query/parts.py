@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ...storage.logs.snapshot import DeleteFile, Snapshot
 
-__all__ = ["TableParts"]
-
 _REMEMBERED: Final = 1024
 
 

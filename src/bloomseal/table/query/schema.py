@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["as_logged", "conform", "fits", "unified", "wider"]
-
 _UNITS = ("s", "ms", "us", "ns")
 _FLOORED = {"s": "second", "ms": "millisecond", "us": "microsecond"}
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...index.manifest import FileState
     from ...read.file import SealedFile
 
-__all__ = ["I64", "Ask", "Bools", "Equal", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
-
 T = TypeVar("T")
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

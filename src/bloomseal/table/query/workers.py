@@ -9,8 +9,6 @@ from typing import Final, SupportsIndex, TypeVar
 
 from ...core.errors import UsageError
 
-__all__ = ["side_by_side", "workers"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 
