@@ -245,7 +245,7 @@ def test_the_same_option_is_called_the_same_in_python(command: str, functions: l
             else set(inspect.signature(function).parameters)  # type: ignore[arg-type]
         )
     shared = {"keyring", "passphrase_file", "kms", "key_file", "key_env", "format", "verbose", "debug", "help_all"}
-    shared |= {"policy", "table", "table_root"}
+    shared |= {"policy", "table", "table_root", "signer"}
     found = cli.get_command(None, command)  # type: ignore[arg-type]
     assert found is not None
     options = {

@@ -52,6 +52,7 @@ _IN_OPTIONS: Final = {
     Hint.ENCRYPTION: "--policy FILE and --table NAME",
     Hint.JOURNAL: "another place: --journal PATH",
     Hint.ACCESS_LOG: "another place for access_log in the policy",
+    Hint.SIGNER: "--signer KEY, or BLOOMSEAL_SIGNER",
     Hint.OWN_WRITERS: "leave the KMS to the policy",
 }
 

@@ -84,6 +84,7 @@ class Hint(StrEnum):
     ENCRYPTION = "encryption="
     JOURNAL = "another place: journal="
     ACCESS_LOG = "access_log=, or access_log in the policy"
+    SIGNER = "signer=, or BLOOMSEAL_SIGNER"
     OWN_WRITERS = "KeyTools(kms, authentic_writers=True)"
 
 

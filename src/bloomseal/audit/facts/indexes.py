@@ -27,6 +27,7 @@ class IndexSeen:
         policy: the table's.
         manifest: the path of its manifest; None where there is no index.
         gone: files that it has fingerprints of, and that the table has no more; None where nobody could look.
+        uncovered: files of the table that it knows nothing of: written since its last update.
         since: when the oldest run about such files was written; None where there is none, or its file tells no time.
         retired: the paths of its files that no run has any more, which its next change removes.
         problem: why nobody could look.
@@ -37,6 +38,7 @@ class IndexSeen:
     policy: TablePolicy
     manifest: str | None = None
     gone: int | None = None
+    uncovered: int = 0
     since: datetime | None = None
     retired: frozenset[str] = frozenset()
     problem: str | None = None
@@ -79,8 +81,10 @@ def _look(root: str, column: str, files: Sequence[FileFacts], policy: TablePolic
         return IndexSeen(root, column, policy)
     there = {posixpath.relpath(file.path, root) for file in files if not is_of_index(file.path)}
     retired = frozenset(inside[name].path for name in found.retired if name in inside)
-    facts = [fact for fact in found.facts.to_pylist() if fact["path"] not in there]
+    known = found.facts.to_pylist()
+    uncovered = len(there - {fact["path"] for fact in known})
+    facts = [fact for fact in known if fact["path"] not in there]
     runs = {fact["run"] for fact in facts}
     parts = [inside.get(shard.file) for run in found.runs if run.id in runs for shard in run.shards]
     times = [file.modified for file in parts if file is not None and file.modified is not None]
-    return IndexSeen(root, column, policy, manifest, len(facts), min(times, default=None), retired)
+    return IndexSeen(root, column, policy, manifest, len(facts), uncovered, min(times, default=None), retired)

@@ -46,6 +46,14 @@ class PolicyOptions:
         help="The table's folder, from which {path} in the policy's AAD prefix counts (default: the policy's root, else the folder named).",
     )
 
+    signer: tuple[str, ...] = option(
+        "--signer",
+        multiple=True,
+        metavar="KEY",
+        help="What signs the files of a table with signers: KMS_URI#NAME, a PEM file, or NAME in the policy's KMS; of a "
+        "signer with several keys, each (default: $BLOOMSEAL_SIGNER).",
+    )
+
     def load(self, keys: KeyOptions, paths: Sequence[str] = ()) -> TablePolicy | None:
         """The table's policy; None where none was named.
 
@@ -57,8 +65,9 @@ class PolicyOptions:
             UsageError: a table without a policy, a policy beside explicit keys. PolicyError.
         """
         if self.policy_file is None:
-            if self.table is not None or self.table_root is not None:
-                raise UsageError("--table and --table-root are for a policy", hint="--policy FILE, or BLOOMSEAL_POLICY")
+            if self.table is not None or self.table_root is not None or self.signer:
+                what = "--table, --table-root and --signer are for a policy"
+                raise UsageError(what, hint="--policy FILE, or BLOOMSEAL_POLICY")
             return None
         if keys.given is not None:
             raise UsageError("the policy says which keys; --key-file and --key-env go without", hint=WITHOUT_POLICY)
@@ -67,6 +76,12 @@ class PolicyOptions:
 
         loaded = Policy.load(self.policy_file, kms=None if tools is None else tools.kms)
         found = loaded.for_table(self.table, root=self.table_root, place=paths)
+        if self.signer:
+            if not found.signers:
+                raise UsageError(
+                    f"table {found.name} has no signers", hint="without --signer, or a policy that has some"
+                )
+            found = replace(found, signer=self.signer)
         CommandState.current().tools = found.keys
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections import defaultdict
-from collections.abc import ItemsView, Iterator
+from collections.abc import ItemsView, Iterable, Iterator
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +27,7 @@ from ..hints import hint_for
 from ..render import progress
 
 if TYPE_CHECKING:
+    from ...audit.facts.indexes import IndexSeen
     from ...audit.report import Report
     from ...keytools.kms.calls import KmsCalls
 
@@ -159,6 +160,12 @@ def _kms_checks(policy: Policy | TablePolicy, tools: KeyTools | None) -> Iterato
             if (id(client), master_key) not in seen:
                 seen.add((id(client), master_key))
                 yield _tried(calls, master_key, current)
+        if named.authors is not None:
+            try:
+                said = f"signs here as {named.authors.own[0]}"
+                yield Check("keys", f"signers of {named.name}", CheckOutcome.OK, said)
+            except BloomsealError as error:
+                yield Check("keys", f"signers of {named.name}", CheckOutcome.NOTE, error.what, hint_for(error))
 
 
 def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, sample: int) -> Iterator[Check]:
@@ -171,6 +178,7 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
         sample: files at most, evenly spread.
     """
     from ...audit.facts.auditor import Auditor
+    from ...audit.facts.indexes import look_at_indexes
     from ...audit.report import judged
 
     try:
@@ -196,6 +204,7 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
     elif report.files:
         yield from column_checks(auditor, places, seen, whole=sample >= total)
     yield from _findings(report, path)
+    yield from _indexes(look_at_indexes(seen, places, auditor.policies, with_keys=keys is not None), path)
     # Without keys much is hidden by design; what could not be looked at is a doubt.
     told: list[tuple[CheckOutcome, str, str | None]] = [(CheckOutcome.UNKNOWN, text, None) for text in report.unseen]
     told += [(CheckOutcome.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
@@ -204,6 +213,14 @@ def _table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, 
     if len(told) > _SHOWN:
         worst = CheckOutcome.UNKNOWN if len(report.unseen) > _SHOWN else CheckOutcome.NOTE
         yield Check("table", "not seen", worst, f"and {len(told) - _SHOWN} more", "bloomseal audit has all")
+
+
+def _indexes(seen: Iterable[IndexSeen], path: str) -> Iterator[Check]:
+    for one in seen:
+        if one.uncovered:
+            said = f"{counted(one.uncovered, 'file')} not covered, so that look-ups open them"
+            hint = f"bloomseal index update {path} --column {one.column}"
+            yield Check("table", f"index of {one.column}", CheckOutcome.NOTE, said, hint)
 
 
 def _findings(report: Report, path: str) -> Iterator[Check]:

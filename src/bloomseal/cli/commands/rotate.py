@@ -359,17 +359,17 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
     return run.carry_out(Unseal(_decryption(opening, run.paths), output, in_place))
 
 
-@click.command(cls=Command, first=("--policy", "--table", "--keyring", "--jobs", "--dry-run"))
+@click.command(cls=Command, first=("--policy", "--signer", "--table", "--keyring", "--dry-run"))
 @_run_options
 @options(OpeningOptions, "opening")
 def sign(run: RunOptions, opening: OpeningOptions) -> int:
-    """Sign the files at PATH that none of the table's signers has signed, with the key that BLOOMSEAL_SIGNER names.
+    """Sign the files at PATH that none of the table's signers has signed, with the key that --signer names.
 
     Each file is opened and verified first, whoever has put it there: who signs answers for what is in it.
 
     \b
     Example:
-      BLOOMSEAL_SIGNER=keyring:officer.json#officer bloomseal sign tables/customers --policy policy.toml
+      bloomseal sign tables/customers --policy policy.toml --signer keyring:officer.json#officer
     """
     return run.carry_out(Sign(_decryption(opening, run.paths)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...core.cached import cached_property
-from ...core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...core.errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ...core.parquet.footer import Peek, peek
 from ...core.spelling import named_options
 from ...core.storage.ref import FileRef, path_in_table
@@ -102,8 +102,8 @@ class Signers:
         given = self.signer or os.environ.get(SIGNER_VARIABLE, "").split() or None
         if given is None:
             raise PolicyError(
-                f"the files of table {self.table} are signed, and there is no key to sign with",
-                hint=f"signer=, or {SIGNER_VARIABLE}: {', '.join(sorted(self.keys))}",
+                f"the files of table {self.table} are signed by {', '.join(self.keys)}, and there is no key to sign with",
+                hint=Hint.SIGNER,
             )
         found = [as_signer(one, self._client) for one in (given if isinstance(given, list | tuple) else (given,))]
         made = {PublicKey(one.public_key()).line: one for one in found}
