@@ -123,6 +123,21 @@ def test_keys_that_nobody_here_opens_are_not_said_to_be_checked(
     assert bs.read_table(folder, policy=reader) == ROWS
 
 
+def test_no_thread_waits_for_what_is_at_hand(ring: bs.Keyring, tmp_path: Path) -> None:
+    """A thread costs more than HPKE. But whoever may be slow is not waited for longer than allowed."""
+
+    class Slow(bs.Keyring):
+        pass
+
+    lines = {"pii": [ring.recipient("pii")]}
+    writer, unknown = RecipientsKms(lines), RecipientsKms(lines, f"keyring:{ring.path}")
+    assert (writer.answers_at_once, unknown.answers_at_once) == (True, False)
+    for reader, at_once in ((ring, True), (f"keyring:{ring.path}", True), (Slow(ring.path), False)):
+        kms = RecipientsKms(lines, reader)
+        assert kms.unwrap_key(writer.wrap_key(bytes(16), "pii"), "pii") == bytes(16)
+        assert kms.answers_at_once is at_once
+
+
 def test_each_file_has_a_key_encryption_key_of_its_own(tmp_path: Path, writer: Path) -> None:
     tables, wrapped = bs.Policy.load(writer), []
     for name in ("a", "b"):

@@ -12,7 +12,7 @@ from ..core.errors import BloomsealError, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.keys.protocols import KmsClient
 from .keyring.keyring import Keyring
-from .kms.calls import client_of, need_name
+from .kms.calls import answers_at_once, client_of, need_name
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
 from .recipients.recipient import Recipient, recipients_of, seal_to_all, version_name
 
@@ -61,6 +61,11 @@ class RecipientsKms:
     def writes_only(self) -> bool:
         """Nobody was named who could unwrap."""
         return self._given is None and self._of_environment() is None
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Sealing asks nobody; what opens may."""
+        return self.writes_only if self._found is None else answers_at_once(self._found)
 
     @staticmethod
     def _of_environment() -> str | None:

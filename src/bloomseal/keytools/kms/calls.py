@@ -24,7 +24,7 @@ from ...core.text import articled
 from ..kms_protocols import BytesKms, DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
-__all__ = ["KmsCalls", "client_of", "need_name", "patient", "started"]
+__all__ = ["KmsCalls", "answers_at_once", "client_of", "need_name", "patient", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
@@ -53,8 +53,6 @@ class KmsCalls:
         self._timeout = timeout
         self._attempts = attempts
         self._max_parallel = max_parallel
-        # Said by a class of itself alone: a subclass may do anything, and wait for it.
-        self._at_once = bool(vars(type(client)).get("answers_at_once", False))
         self.patience = 0.0
         self._throttled_since: float | None = None
         self._counters = Counters()
@@ -260,7 +258,7 @@ class KmsCalls:
             )
         began = time.monotonic()
         try:
-            outcome = _done(function) if self._at_once else started(function)
+            outcome = _done(function) if answers_at_once(self.client) else started(function)
             try:
                 # Not Future.result: its exception would be the context of ours, message and all.
                 failure = outcome.exception(max(0.0, deadline - began))
@@ -333,6 +331,11 @@ def need_name(master_key: str, kms: str) -> None:
 
 def _is_text(given: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in given)
+
+
+def answers_at_once(client: KmsClient) -> bool:
+    """Whether it has all it needs at hand. Said by a class of itself alone: a subclass may do anything, and wait."""
+    return "answers_at_once" in vars(type(client)) and bool(getattr(client, "answers_at_once", False))
 
 
 def _throttled(failed: BaseException | None) -> bool:
