@@ -19,8 +19,8 @@ from bloomseal import evidence
 from bloomseal.audit import audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.report import Report
-from bloomseal.evidence.bundle.archive import unpack
-from tamper.test_signatures import ROWS, Counted, Table, made
+from support.signed_table import ROWS, Counted, Table, made
+from support.signing import unpack
 
 WAYS = ("fine", "unsigned", "stranger", "renamed", "elsewhere", "altered", "cut", "stripped")
 RULES = {

@@ -15,7 +15,7 @@ from bloomseal.core.storage.source import Source
 from bloomseal.policy import TablePolicy
 from keytools.test_signers import Signing
 
-__all__ = ["INDEXED", "NAME", "ROWS", "Counted", "Table", "copy", "digest", "signed_table"]
+__all__ = ["INDEXED", "NAME", "ROWS", "Counted", "Table", "copy", "digest", "made", "signed_table"]
 
 ROWS = pa.table({"ssn": [f"{i:03}-45-6789" for i in range(60)], "n": list(range(60))})
 NAME = "day=1/a.parquet"
