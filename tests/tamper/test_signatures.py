@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit import audit
 from bloomseal.core.parquet.layout import read_tail
 from bloomseal.core.storage.source import Source
 from bloomseal.format.opening import open_footer
 from bloomseal.policy import TablePolicy
+from bloomseal.rotation.sign import Sign
 from bloomseal.specs import decryption_for
 from bloomseal.storage.places import open_source
 from support.signed_table import INDEXED, NAME, ROWS, Counted, Table, copy, digest, signed_table
@@ -176,8 +178,6 @@ def test_a_signature_goes_with_its_file(table: Table, way: str) -> None:
 
 
 def test_files_that_are_there_are_signed_by_who_has_looked_into_them(table: Table) -> None:
-    from bloomseal.rotation.sign import Sign
-
     policy = table.policy(table.author)
     assert bs.rotation.rotate(table.root, Sign(policy)).counts == {"nothing to do": 1}
     copy(table, "forged")
@@ -198,13 +198,33 @@ def test_files_that_are_there_are_signed_by_who_has_looked_into_them(table: Tabl
 
 
 def test_an_orc_file_is_refused(table: Table) -> None:
+    """Nobody signs one: nothing ties its rows to its tail."""
     from pyarrow import orc
 
     table.signature.unlink()
     table.file.unlink()
     orc.write_table(ROWS, table.root / "day=1/a.orc")
+    policy, before = table.policy(table.author), table.kms.asked
     with pytest.raises(bs.PolicyError, match="ORC"):
-        bs.read_table(table.root / "day=1/a.orc", policy=table.policy())
+        bs.read_table(table.root / "day=1/a.orc", policy=policy)
+    for job in (bs.rotation.Rekey(policy), bs.rotation.Repair(policy), Sign(policy)):
+        (planned,) = bs.rotation.plan(table.root, job).files
+        assert (planned.action, "nothing ties" in (planned.why or "")) == ("fail", True)
+    assert [one.rule.id for one in audit(table.root, policy=policy).findings if "BS3" < one.rule.id < "BS4"] == [
+        "BS317"
+    ]
+    assert table.kms.asked == before
+
+
+def test_a_signature_whose_file_others_removed_goes_with_the_next_run(table: Table) -> None:
+    """As a Delta table's own VACUUM leaves it."""
+    policy = table.policy(table.author)
+    bs.write_dataset(ROWS, table.file.parent, policy=policy, mode="append")
+    table.file.unlink()
+    assert [one.rule.id for one in audit(table.root, policy=table.policy()).findings] == ["BS320"]
+    assert bs.rotation.rotate(table.root, Sign(policy)).counts == {"nothing to do": 1}
+    assert audit(table.root, policy=table.policy()).findings == []
+    assert bs.read_table(table.root, policy=table.policy()).num_rows == 60
 
 
 def test_an_index_of_a_signed_table_is_signed(table: Table) -> None:

@@ -50,7 +50,8 @@ class OrcLayout:
         self.source = source
         with self._at():
             if decryption is not None and decryption.signers is not None:
-                raise PolicyError("an ORC file, and files of this table are signed, which ORC files are not")
+                what = "an ORC file in a table with signers: nothing ties its rows to its tail, which is what is signed"
+                raise PolicyError(what, hint="Parquet files, or a table without signers")
             self.tail = read_tail(source)
             self.keys = LocalKeys(source, self.tail, decryption)
             expect(self.tail, self.keys.expectation)

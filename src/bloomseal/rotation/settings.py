@@ -61,7 +61,7 @@ _REFUSED: Final = {
         "ORC files are written by the engine that encrypts them, and rows of it match",
         "delete the rows with that engine, then destroy the old files",
     ),
-    ("sign", Format.ORC): ("ORC files are not signed", "a table of Parquet files"),
+    ("sign", Format.ORC): ("nothing ties an ORC file's rows to its tail, which is what is signed", "Parquet files"),
     ("repair", Format.PARQUET): ("only filters of ORC files are repaired", "attach --bloom-filter COLUMN, or rekey"),
 }
 """What an operation is not for: why, and what to do instead."""

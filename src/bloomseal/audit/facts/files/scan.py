@@ -111,7 +111,7 @@ class Scanner:
             from .orc import look_at_orc
 
             if self._signers(facts.ref) is not None:
-                facts.authorship = Authorship(fault=SignatureFault.UNSIGNED, why="an ORC file, which has no signature")
+                facts.authorship = Authorship(fault=SignatureFault.UNSIGNED, why="an ORC file, which can't be signed")
             look_at_orc(facts, source, self.kms, self._filters)
             return
         footer, hand = self._open(facts, source)
