@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 from ..core.errors import FormatError, UsageError
 from ..core.storage.source import refusal
 
-__all__ = ["Changes", "KeyChanges", "compare", "load_inventory"]
-
 Version = tuple[str, str | None]
 """A master key and its version."""
 

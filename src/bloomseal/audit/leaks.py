@@ -28,8 +28,6 @@ from .pattern import Pattern
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["DEFAULT_BOUND", "Demonstration", "NothingLeaksError", "Pace", "demonstrate", "pace"]
-
 DEFAULT_BOUND: Final = 1_000_000
 _PORTION: Final = 65_536
 _PACED: Final = 1 << 16

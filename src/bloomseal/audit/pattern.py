@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from ..core.errors import UsageError
 
-__all__ = ["Pattern"]
-
 _CLASSES: Final = {r"\d": string.digits, r"\w": string.ascii_letters + string.digits + "_", r"\s": " "}
 _ONE: Final = r"(?:\\[dws\W])"
 _PIECE: Final = re.compile(

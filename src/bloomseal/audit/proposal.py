@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..read.file import SealedFile
     from ..storage.discovery.tables import TableFiles
 
-__all__ = ["FOOTER_KEY", "ColumnProposal", "TableProposal", "policy_text", "propose"]
-
 FOOTER_KEY: Final = "footer"
 _PARTS, _ROWS = 8, 1_200
 """Looked at, in all files: row groups, and rows of them."""

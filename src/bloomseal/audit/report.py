@@ -30,8 +30,6 @@ from .streamed import Lazily, pieces, rows
 if TYPE_CHECKING:
     from .facts.files.deep import Nonces
 
-__all__ = ["Report", "audit", "judged"]
-
 _PROBLEMS: Final = 20
 _LISTED: Final = 20
 _ROWS: Final = 1_000

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Lazily", "encoded", "pieces", "rows"]
-
 _ROWS: Final = 1_000
 _TOGETHER: Final = 4096
 

@@ -30,8 +30,6 @@ from .files import ChangedError, DataFile, mark_of
 from .jobs import Rekey
 from .settings import Decryption, Encryption
 
-__all__ = ["RECORD", "TOKEN", "Candidate", "Kind", "Kinds", "need_compacted", "need_no_log"]
-
 RECORD: Final = b"bloomseal.replaces"
 """Where a new file names those that it replaces, in its key-value metadata."""
 TOKEN: Final = re.compile(r"-[0-9a-f]{16}$")

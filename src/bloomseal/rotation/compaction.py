@@ -44,8 +44,6 @@ from .candidates import RECORD, TOKEN, Candidate, Kind, Kinds, need_no_log
 from .files import ChangedError, in_turn, need_unchanged, remove_unchanged
 from .settings import Encryption
 
-__all__ = ["compact"]
-
 Progress = Callable[[int, int], None]
 
 _ROW_GROUP_BYTES: Final = 128 << 20

@@ -17,8 +17,6 @@ from ..storage.logs.delta_writing import committed, load_deltalake, refuse_more_
 from ..storage.logs.snapshot import in_table, library, location, opened
 from ..storage.places import open_source
 
-__all__ = ["DeltaChange"]
-
 _COMMITS: Final = 10
 """Attempts, where other writers are faster each time."""
 

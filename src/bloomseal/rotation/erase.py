@@ -46,8 +46,6 @@ from .settings import Decryption
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ErasureReport", "erase"]
-
 _ELSEWHERE: Final = "backups, snapshots, and copies that --also did not name; freed blocks of the disk"
 _ICEBERG: Final = "DELETE by the engine that writes the table, then expire_snapshots and remove_orphan_files"
 

@@ -31,9 +31,6 @@ from .keys import key_tools, target_of
 from .outcome import FileOutcome, FilePlan, Status
 from .settings import Decryption, by_master_key, format_for, like, new_keys_of, tools_or_none
 
-__all__ = ["Chosen", "Erase", "tidy_material"]
-
-
 _CHANGED: Final = "the file was changed by someone else meanwhile; it was left as it is"
 
 

@@ -29,20 +29,6 @@ from ..table.folder import remove_data_file
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = [
-    "ChangedError",
-    "DataFile",
-    "NewFile",
-    "below",
-    "find_files",
-    "in_turn",
-    "make_folder",
-    "mark_of",
-    "need_unchanged",
-    "remove_unchanged",
-    "sized",
-]
-
 _END_BYTES: Final = 64
 
 

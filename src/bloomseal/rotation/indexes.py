@@ -27,8 +27,6 @@ from .settings import Decryption, Encryption
 if TYPE_CHECKING:
     from ..core.parquet.walk import Walk
 
-__all__ = ["CarriedOver"]
-
 
 @dataclass
 class CarriedOver:

@@ -20,8 +20,6 @@ from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan, Status
 from .settings import tools_or_none, unwraps
 
-__all__ = ["Job", "Progress"]
-
 Progress = Callable[[int, int], None]
 
 

@@ -47,8 +47,6 @@ from .settings import (
     wraps,
 )
 
-__all__ = ["Rekey", "Rewrap", "Seal", "Unseal", "converted"]
-
 
 @dataclass
 class Rewrap(Job):

@@ -38,8 +38,6 @@ from ..core.storage.local import read_open
 from ..keytools.access_log import host_name, user_name
 from ..storage.folder import Folder
 
-__all__ = ["Chain", "Journal", "Mark", "NoJournal", "default_journal", "job_digest"]
-
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
 _LONGEST: Final = 1 << 30

@@ -30,17 +30,6 @@ from ..keytools.sources import as_key_source
 from ..keytools.tools import KeyTools
 from ..policy import TablePolicy
 
-__all__ = [
-    "Rewrapper",
-    "Target",
-    "Wrapping",
-    "by_policy",
-    "key_tools",
-    "mapped",
-    "target_of",
-    "with_material",
-]
-
 Target = Callable[[str, str | None], str | None]
 """A master key's name and the column (None: the footer) → the master key that is to wrap it; None leaves it alone."""
 

@@ -22,8 +22,6 @@ from .run import Run, planned
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["asked", "digest_of", "plan", "ready", "rotate"]
-
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 _BYTES_PER_SECOND: Final = 200e6

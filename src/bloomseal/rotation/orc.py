@@ -24,8 +24,6 @@ from .keys import Target
 from .outcome import FileOutcome, FilePlan, Status
 from .settings import Decryption, format_for
 
-__all__ = ["Repair", "plan_rekey", "rekey_file"]
-
 _NONE: Final = "no filter of an encrypted column lies in clear"
 _BEFORE: Final = "done just before the interruption; copies of the old file still tell true values: destroy them"
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from ..notebook import ShownInNotebooks
 
-__all__ = ["FileOutcome", "FilePlan", "RotationPlan", "RotationReport", "Status"]
-
 
 class Status(StrEnum):
     """How a file came out of a run: the verb's own word where all went well, see `Job.done`."""

@@ -15,8 +15,6 @@ from ..specs import EncryptionSpec, encryption_for
 from .jobs import Rekey
 from .settings import master_key_of
 
-__all__ = ["Reseal"]
-
 
 @dataclass
 class Reseal(Rekey):

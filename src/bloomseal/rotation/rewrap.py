@@ -31,8 +31,6 @@ from .settings import end_of
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["RewrapReport", "RewrappedKey", "rewrap", "rewrap_file"]
-
 
 @dataclass
 class RewrappedKey:

@@ -20,8 +20,6 @@ from .job import Job, Progress
 from .journal import Journal, Mark, NoJournal
 from .outcome import FileOutcome, FilePlan, RotationReport, Status
 
-__all__ = ["Run", "planned"]
-
 _UNREACHABLE_IN_A_ROW: Final = 3
 _OUTSIDE: Final = {
     FileKind.DEAD: "no live version of the table names it; its keys stay as they are",

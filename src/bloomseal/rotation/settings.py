@@ -27,26 +27,6 @@ from ..write.key_metadata import key_metadata_in_use
 from ..write.output_keys import sealed_leaves
 from .keys import Target, key_tools
 
-__all__ = [
-    "Decryption",
-    "Encryption",
-    "by_master_key",
-    "end_of",
-    "format_for",
-    "is_encrypted",
-    "like",
-    "master_key_of",
-    "new_keys_of",
-    "opened",
-    "opens_with",
-    "reading",
-    "refuse_half_sealed",
-    "refuse_old_keys",
-    "tools_or_none",
-    "unwraps",
-    "wraps",
-]
-
 _REFUSED: Final = {
     ("rewrap", Format.ORC): (
         "a local key of an ORC file can't be wrapped anew, random bytes and the master key make it: rekey the file",

@@ -21,8 +21,6 @@ from .job import Job, Progress
 from .outcome import FileOutcome, FilePlan, Status
 from .settings import Decryption, end_of
 
-__all__ = ["Sign"]
-
 
 @dataclass
 class Sign(Job):

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from .question import DestructionQuestion, DestructionReason
 
-__all__ = ["FORMAT", "NOT_LOOKED_AT", "Destruction"]
-
 FORMAT: Final = "bloomseal destruction"
 NOT_LOOKED_AT: Final = (
     "copies outside of these places: backups, snapshots of volumes, older object versions, clones, files on their way"

@@ -17,8 +17,6 @@ from ...storage.places import open_source
 from .answer import FORMAT
 from .question import ALL_VERSIONS, ask
 
-__all__ = ["check_evidence"]
-
 _LONGEST: Final = 1 << 30
 _SKEW: Final = timedelta(minutes=5)
 

@@ -14,8 +14,6 @@ from ..facts.iceberg import TableKek
 from ..facts.keys import KeyFacts, SidecarView, file_of
 from .question import ALL_VERSIONS, DestructionQuestion, DestructionReason
 
-__all__ = ["Examined", "Examiner", "Work"]
-
 
 @dataclass(slots=True)
 class Examined:

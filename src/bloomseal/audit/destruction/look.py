@@ -24,8 +24,6 @@ from .question import CACHE_LIFETIME, DestructionQuestion, DestructionReason, as
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Examination", "asking", "examine", "may_destroy"]
-
 _ROUNDS: Final = 5
 Stamp = tuple[Any, ...] | None
 Asking = Callable[[KeyTools | None, datetime], DestructionQuestion]

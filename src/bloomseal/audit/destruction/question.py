@@ -17,8 +17,6 @@ from ...keytools.kms_protocols import KeyState, MasterKeyFacts, MasterVersion, V
 from ...keytools.recipients.recipient import Recipient
 from ...keytools.tools import KeyTools
 
-__all__ = ["ALL_VERSIONS", "CACHE_LIFETIME", "DestructionQuestion", "DestructionReason", "ask", "named_version"]
-
 ALL_VERSIONS: Final = "*"
 
 CACHE_LIFETIME: Final = 600.0

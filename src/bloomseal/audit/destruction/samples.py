@@ -26,8 +26,6 @@ from ...storage.places import open_source
 from ...write.key_metadata import key_metadata_in_use
 from ..facts.auditor import Auditor
 
-__all__ = ["Attempt", "attempts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

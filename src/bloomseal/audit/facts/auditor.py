@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...storage.logs.iceberg_keys import IcebergFileKey
     from .files.deep import Nonces
 
-__all__ = ["AnyPath", "Auditor", "AuditorOptions"]
-
 AnyPath = str | os.PathLike[str]
 
 

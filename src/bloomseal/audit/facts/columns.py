@@ -12,8 +12,6 @@ from .auditor import Auditor
 from .files.file import FileFacts
 from .places import Places
 
-__all__ = ["columns_of_tables"]
-
 
 def columns_of_tables(
     auditor: Auditor, places: Places, files: Iterable[FileFacts]

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from .files.views import EXPOSED
 from .groups import Files, groups
 
-__all__ = ["ALL_FILES", "FILTER", "HIDDEN", "MARKS", "VALUES", "exposures"]
-
 VALUES: Final = "values"
 FILTER: Final = "Bloom filter"
 _INDEX: Final = "column index"

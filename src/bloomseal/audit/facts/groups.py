@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Files", "groups", "numbers", "text"]
-
 Files = np.ndarray[Any, Any]
 """Numbers of files, each once."""
 

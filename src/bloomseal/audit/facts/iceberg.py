@@ -24,8 +24,6 @@ from ...storage.logs.iceberg_metadata import read_metadata
 from ...storage.logs.snapshot import below
 from ...storage.places import is_file, names_in
 
-__all__ = ["SEALED_ENDINGS", "EncryptedTable", "TableFlaw", "TableKek", "look_at_table"]
-
 SEALED_ENDINGS: Final = (".avro", ".puffin", ".stats")
 """Of files that are AGS1 streams in an encrypted table; Parquet files are looked at one by one, as everywhere."""
 _NAMES: Final = ("key-id", "encrypted-by-id")

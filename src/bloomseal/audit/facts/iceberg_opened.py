@@ -13,8 +13,6 @@ from ...storage.logs.iceberg_keys import IcebergFileKey, UnwrapBytes
 from ...storage.places import is_file
 from .iceberg import EncryptedTable, TableFlaw
 
-__all__ = ["OpenedTable", "open_by_policy"]
-
 
 @dataclass
 class OpenedTable:

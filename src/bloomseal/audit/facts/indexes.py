@@ -15,8 +15,6 @@ from .files.file import FileFacts
 from .places import Places
 from .policies import Policies
 
-__all__ = ["IndexSeen", "look_at_indexes"]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexSeen:

@@ -19,8 +19,6 @@ from .files.views import EXPOSED
 from .keys import KeyFacts
 from .policies import Policies
 
-__all__ = ["SCHEMA", "inventory", "to_table"]
-
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
 _Columns = dict[str, tuple[pa.DataType, str]]

@@ -29,8 +29,6 @@ from ...keytools.tools import KeyTools
 from ...storage.discovery.kinds import MATERIAL_PREFIX
 from .iceberg import TableKek
 
-__all__ = ["MANIFEST", "Impatient", "KeyFacts", "Kms", "SidecarView", "file_of"]
-
 _WRAPPING_BYTES: Final = 12 + 16
 _OUTAGES: Final = 3
 MANIFEST: Final = "manifest"

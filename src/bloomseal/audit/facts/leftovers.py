@@ -25,8 +25,6 @@ from ...storage import replacement
 from ...storage.discovery.kinds import FileKind, FoundFile
 from ...storage.places import open_source
 
-__all__ = ["Content", "Leftover", "look_at", "target_of"]
-
 _PAGE: Final = 0x15
 """How a page's header begins in clear (compact protocol: field 1, an i32). A sealed one begins with its length."""
 

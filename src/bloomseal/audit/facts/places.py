@@ -21,8 +21,6 @@ from .iceberg import EncryptedTable, TableFlaw, look_at_table
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Places", "Systems", "find_files"]
-
 Key = tuple[int, str]
 
 

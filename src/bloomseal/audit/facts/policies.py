@@ -11,8 +11,6 @@ from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
 from .files.file import FileFacts
 
-__all__ = ["Policies"]
-
 
 class Policies:
     """Assigns files to tables, and so to policies.

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from .groups import Files, groups, text
 
-__all__ = ["FOOTER", "KEK", "Use", "columns_of", "looked_into", "signatures_of", "total", "unreadable", "uses_of"]
-
 FOOTER: Final = "(footer)"
 KEK: Final = "(KEK)"
 """Of an encrypted Iceberg table, in its metadata file."""

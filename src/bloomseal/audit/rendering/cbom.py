@@ -25,8 +25,6 @@ from ..facts.groups import groups
 from ..facts.uses import FOOTER, KEK, Use, signatures_of, total, uses_of
 from ..report import Report
 
-__all__ = ["VERSIONS", "to_cbom"]
-
 _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
 _STATES: Final = ("pre-activation", "active", "suspended", "deactivated", "compromised", "destroyed")
 _ASSET: Final = "cryptographic-asset"

@@ -18,8 +18,6 @@ from ..facts.groups import Files, groups
 from ..report import Report
 from ..rules.findings import Severity
 
-__all__ = ["rendered", "templates", "to_html"]
-
 _COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
 _CLEAN: Final = "#3d7a3c"
 _EXAMPLES: Final = 3

@@ -17,8 +17,6 @@ from ..rules.catalogue import RULES
 from ..rules.findings import Finding, Severity
 from ..streamed import Lazily, pieces
 
-__all__ = ["sarif_pieces", "to_sarif"]
-
 _LEVELS: Final = {
     Severity.INFO: "note",
     Severity.WARNING: "warning",

@@ -7,8 +7,6 @@ from typing import Final
 
 from .findings import Rule, Severity
 
-__all__ = ["RESEAL", "RULES", "rules_as_markdown"]
-
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
 RESEAL: Final = "bloomseal {verb} {files} {anew}"
 """Makes files what the policy says, whatever they are: one such command mends a table."""

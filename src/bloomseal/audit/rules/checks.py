@@ -23,8 +23,6 @@ from .remedies import with_remedies
 from .signature_rules import check_signatures
 from .table_rules import check_encrypted_tables
 
-__all__ = ["check", "unclaimed_filters"]
-
 _KNOWN_WRITERS = ("parquet-cpp-arrow", "parquet-mr", "bloomseal")
 _EXPOSURE = {
     "min/max statistics": "BS104",

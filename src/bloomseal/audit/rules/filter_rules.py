@@ -18,8 +18,6 @@ from .judged import Line, found
 if TYPE_CHECKING:
     from ..facts.policies import Policies
 
-__all__ = ["check_filters", "check_sizes"]
-
 _USELESS: Final = 0.5
 """Without a policy, a false positive probability from which on a filter is overfull: it rules out less than half."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from ...storage.formats import Format
 
-__all__ = ["Finding", "Remedy", "Rule", "RuleFindings", "Severity"]
-
 
 class Severity(IntEnum):
     """INFO is worth knowing, WARNING weakens, ERROR breaks a promise, CRITICAL lets values out."""

@@ -8,8 +8,6 @@ from datetime import timedelta
 from .findings import Finding
 from .judged import Facts, found
 
-__all__ = ["check_indexes"]
-
 
 def check_indexes(facts: Facts) -> Iterator[Finding]:
     """Indexes that are missing, and those that hold what should be gone."""

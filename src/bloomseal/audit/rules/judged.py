@@ -25,8 +25,6 @@ from .findings import Finding, Severity
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces
 
-__all__ = ["Facts", "KeyArguments", "Line", "found", "lines"]
-
 _KEYRING: Final = "keyring:"
 
 

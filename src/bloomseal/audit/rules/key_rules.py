@@ -21,8 +21,6 @@ from .judged import Facts, found
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces
 
-__all__ = ["check_keys", "check_material", "check_nonces", "check_versions"]
-
 _STATES = {
     "disabled": Severity.ERROR,
     "unknown": Severity.ERROR,

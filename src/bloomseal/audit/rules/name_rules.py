@@ -15,8 +15,6 @@ from ...storage.logs.snapshot import PREDICATE
 from .findings import Finding, Severity
 from .judged import Facts, found
 
-__all__ = ["check_names"]
-
 _KEY: Final = re.compile(r"([^=/]+)=")
 _WORD: Final = re.compile(r"\w[\w.]*$")
 

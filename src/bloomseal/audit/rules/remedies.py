@@ -24,8 +24,6 @@ from .catalogue import RESEAL
 from .findings import Finding, Remedy
 from .judged import Facts, KeyArguments
 
-__all__ = ["with_remedies"]
-
 _MOST_FILES: Final = 20
 """More are not named on a command line: their folder is."""
 _OF_COLUMN: Final = "{filters}"

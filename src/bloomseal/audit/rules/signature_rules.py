@@ -12,8 +12,6 @@ from ...storage.signatures import signature_of, signed_name
 from .findings import Finding
 from .judged import Facts, found
 
-__all__ = ["check_signatures"]
-
 _RULES: Final = {
     SignatureFault.UNSIGNED: "BS317",
     SignatureFault.UNKNOWN: "BS318",

@@ -13,8 +13,6 @@ from .catalogue import RULES
 from .findings import Finding, Severity
 from .judged import Facts, found
 
-__all__ = ["check_encrypted_tables"]
-
 _LIFETIME: Final = timedelta(days=730)
 """Of a KEK, after which Iceberg makes another one."""
 

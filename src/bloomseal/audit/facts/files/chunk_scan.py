@@ -17,8 +17,6 @@ from .gaps import filter_length, gaps
 from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
-__all__ = ["ChunkScan"]
-
 _HEADER_BYTES: Final = 256
 _SMALL_LISTS: Final = 4096
 

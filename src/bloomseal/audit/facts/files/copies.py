@@ -11,8 +11,6 @@ from ....core.parquet.walk import Chunk, Walk
 from ....core.sbbf import SplitBlockBloomFilter
 from ....format.pages.inflate import Inflater
 
-__all__ = ["copies"]
-
 _MOST_ENTRIES_BY_CHANCE: Final = 16
 """Few values stand in many columns in one order: flags, classes, countries."""
 _MOST_VALUES_BY_CHANCE: Final = 20_000

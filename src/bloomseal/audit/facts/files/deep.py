@@ -23,8 +23,6 @@ from .copies import copies
 from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed
 
-__all__ = ["Nonces", "prove"]
-
 _NONCE = slice(4, 16)
 _TYPE = np.dtype([("a", "<u8"), ("b", "<u4")])
 

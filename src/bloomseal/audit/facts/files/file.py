@@ -13,8 +13,6 @@ from ....keytools.signatures.envelope import Authorship
 from ..keys import KeyFacts, SidecarView
 from .gaps import Gap
 
-__all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterCheck", "FilterFacts", "Seen"]
-
 _NO_KEY: Final = KeyFacts()
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
 

@@ -10,8 +10,6 @@ from ....core.sbbf import PhysicalType, SplitBlockBloomFilter
 from ....format.hashes.truth import held_against_values
 from .file import FilterCheck, FilterFacts
 
-__all__ = ["filter_facts"]
-
 
 def filter_facts(walk: Walk, chunk: Chunk, check: FilterCheck) -> FilterFacts | None:
     """The facts of a column chunk's filter; None where it has none. What is wrong with it is a fact, never raised."""

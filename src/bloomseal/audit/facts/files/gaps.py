@@ -15,8 +15,6 @@ from ....core.thrift import Cursor
 from ....core.thrift.structs import BloomFilterHeader, PageHeader, decode_at
 from .raw_scan import FILTER_HEADER
 
-__all__ = ["Gap", "filter_length", "gaps"]
-
 _WINDOW: Final = 1 << 20
 _HEAD: Final = 256
 _MAGIC: Final = (b"PAR1", b"PARE", b"ORC")

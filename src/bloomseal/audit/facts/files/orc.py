@@ -25,8 +25,6 @@ from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterCheck, FilterFacts, Seen
 from .gaps import gaps
 
-__all__ = ["look_at_orc"]
-
 _COLUMN_KEY: Final = 2
 _UNKNOWN: Final = 3
 _BOUNDS: Final = 1

@@ -14,8 +14,6 @@ from ....core.storage.source import Source
 from ....core.thrift import Cursor
 from ....core.thrift.structs import BloomFilterHeader, decode_at
 
-__all__ = ["FILTER_HEADER", "clear_filters", "is_filter_header", "is_sealed", "only_sealed", "read_all"]
-
 FILTER_HEADER: Final = re.compile(
     rb"\x15[\x80-\xff]{0,4}[\x00-\x7f]\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00"
 )

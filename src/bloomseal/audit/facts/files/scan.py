@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ....policy import TablePolicy
     from ....storage.logs.iceberg_keys import IcebergFileKey
 
-__all__ = ["Scanner"]
-
 
 class Scanner:
     """Looks at files.

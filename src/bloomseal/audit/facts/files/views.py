@@ -13,8 +13,6 @@ from thrift.Thrift import TType
 
 from ....core.thrift.structs import ColumnChunk, ColumnMetaData, Empty, RowGroup, View, field
 
-__all__ = ["EXPOSED", "AuditGroup", "AuditMeta", "exposed"]
-
 
 class _PageCount(View):
     """PageEncodingStats without the encoding."""
