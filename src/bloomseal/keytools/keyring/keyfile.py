@@ -48,7 +48,7 @@ _SALT_BYTES: Final = 16
 class KeyVersion:
     """One version of a master key. `key` is None once it is destroyed: the tombstone stays, the bytes are gone. Of a
     pair it is the private key's seed, and its tombstone has the id of the public half, by which what was sealed to it
-    is known: `buried`.
+    is known: `former_id`.
     """
 
     version: int
@@ -57,7 +57,7 @@ class KeyVersion:
     state: KeyState
     key: SecretKey | None = field(compare=False)
     kind: KeyKind = KeyKind.AES
-    buried: str | None = None
+    former_id: str | None = None
 
     @classmethod
     def fresh(cls, number: int, bits: int, kind: KeyKind = KeyKind.AES) -> Self:
@@ -78,14 +78,14 @@ class KeyVersion:
     @property
     def recipient_id(self) -> str | None:
         """The id of `recipient`, after destruction too. Raises UnsupportedError: as there."""
-        return self.buried if (found := self.recipient) is None else found.id
+        return self.former_id if (found := self.recipient) is None else found.id
 
     def tombstone(self) -> Self:
         """What stays of it."""
-        buried = self.buried
+        former_id = self.former_id
         with contextlib.suppress(UnsupportedError):
-            buried = self.recipient_id
-        return replace(self, state=KeyState.DESTROYED, key=None, buried=buried)
+            former_id = self.recipient_id
+        return replace(self, state=KeyState.DESTROYED, key=None, former_id=former_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ def dump(keys: Iterable[MasterKey], protection: PassphraseKeys | None) -> bytes:
         }
         if not version.kind.symmetric:
             fields["kind"] = version.kind.value
-        if version.buried is not None:
-            fields["recipient"] = version.buried
+        if version.former_id is not None:
+            fields["recipient"] = version.former_id
         if version.key is not None:
             place = _place(name, version.version, version.kind)
             fields["key"] = _b64(version.key.reveal() if protection is None else protection.seal(version.key, place))
@@ -300,8 +300,8 @@ def _version(name: str, entry: object, protection: PassphraseKeys | None) -> Key
     except (KeyError, ValueError, TypeError, OverflowError):
         raise _broken(f"a version of key {shown(name)} lacks its fields") from None
     if state is KeyState.DESTROYED:
-        buried = entry.get("recipient")
-        return KeyVersion(version, bits, created, state, None, kind, buried if isinstance(buried, str) else None)
+        former_id = entry.get("recipient")
+        return KeyVersion(version, bits, created, state, None, kind, former_id if isinstance(former_id, str) else None)
     stored = unb64(entry.get("key"))
     key = SecretKey(stored) if protection is None else protection.open(stored, _place(name, version, kind))
     if key.bits != bits:
