@@ -128,6 +128,24 @@ def test_what_the_metadata_say_is_compared(
         bs.read_table(changed(table("people16"), attack), decryption=spec())
 
 
+def test_columns_are_those_of_the_current_schema(table: Callable[[str], Path], spec: Spec) -> None:
+    """Of a column that was added, or dropped, after the last snapshot: that one names an older schema."""
+    place = table("people16")
+
+    def evolve(document: Any) -> None:
+        (older,) = document["schemas"]
+        fields = [field for field in older["fields"] if field["name"] != "ssn"]
+        fields.append({"id": 77, "name": "late", "required": False, "type": "int"})
+        document["schemas"].append({**older, "schema-id": 1, "fields": fields})
+        document |= {"current-schema-id": 1, "last-column-id": 77}
+
+    opened = bs.open_table(changed(place, evolve), decryption=spec())
+    rows = opened.read()
+    assert (rows.num_rows, rows["late"].null_count, "ssn" in rows.column_names) == (108, 108, False)
+    snapshot = json.loads(max((place / "metadata").glob("*.json")).read_text())["current-snapshot-id"]
+    assert "ssn" in bs.open_table(place, decryption=spec(), version=snapshot).read().column_names
+
+
 @pytest.mark.parametrize("kind", ["binary", "int", "date", "uuid", "fixed[5]"])
 def test_a_partition_of_another_type_rules_out_no_file(table: Callable[[str], Path], spec: Spec, kind: str) -> None:
     def attack(document: Any) -> None:

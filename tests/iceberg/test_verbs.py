@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 from bloomseal.cli.main import main
+from bloomseal.policy.check import check
 
 POLICY = """
 version = 1
@@ -116,9 +118,53 @@ def test_an_index_shows_no_deleted_row(
 @pytest.mark.parametrize("dry", [False, True])
 def test_what_changes_files_refuses(run: Run, command: str, dry: bool) -> None:
     before = {path: path.read_bytes() for path in Path("people").rglob("*") if path.is_file()}
-    message = run(command + " --dry-run" * dry, code=2)
-    assert "engine" in message or "log" in message
+    if dry and command.split()[0] in ("rekey", "rewrap", "unseal"):
+        assert run(command + " --dry-run --format json", code=1) == ""
+    else:
+        assert "engine" in run(command + " --dry-run" * dry, code=2)
     assert {path: path.read_bytes() for path in Path("people").rglob("*") if path.is_file()} == before
+
+
+def test_a_plan_shows_what_keys_hang_from(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rewrap", "people", "--dry-run", "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    documents = [json.loads(path.read_text()) for path in Path("people/metadata").glob("*.json")]
+    keks = {
+        one["key-id"] for document in documents for one in document.get("encryption-keys", ()) if "properties" in one
+    }
+    files = [path for path in Path("people").rglob("*") if path.suffix in (".avro", ".parquet")]
+    assert {Path(one["path"]) for one in told["files"]} <= {path.absolute() for path in files}
+    assert len(told["files"]) == 9 + 3 + 1
+    for one in told["files"]:
+        assert (one["action"], one["size"]) == ("fail", Path(one["path"]).stat().st_size)
+        assert "engine" in one["why"]
+        assert "master-main, version 1" in one["why"]
+        assert any(kek in one["why"] for kek in keks)
+
+
+def test_a_policy_writes_no_file_of_it(run: Run) -> None:
+    with pytest.raises(bs.UsageError, match="only the engine of its catalog writes"):
+        bs.write_table(pa.table({"ssn": ["a"]}), "people/data/new.parquet", policy="policy.toml")
+    assert not Path("people/data/new.parquet").exists()
+
+
+@pytest.mark.parametrize(("name", "file"), [("dv16", "*.puffin"), ("eqdel16", "*.parquet")])
+def test_verify_opens_what_deletes_rows(run: Run, vectors: Path, name: str, file: str) -> None:
+    shutil.rmtree("people")
+    shutil.copytree(vectors / "tables" / name, "people")
+    assert all(one["ok"] for one in run("verify people --format json"))
+    path = min(Path("people/data").glob(file), key=lambda one: one.stat().st_size)
+    data = path.read_bytes()
+    path.write_bytes(data[:60] + bytes([data[60] ^ 1]) + data[61:])
+    assert main(["verify", "people"]) == 1
+
+
+def test_a_policy_of_it_leaves_nothing_in_clear(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever columns the policy names: the table's one key seals all."""
+    policy = bs.Policy.load("policy.toml")
+    assert [*check(policy)] == []
+    assert main(["doctor", "people", "--format", "json"]) == 0
+    assert "clear" not in capsys.readouterr().out
 
 
 def test_duckdb_and_polars_take_a_policy(run: Run) -> None:

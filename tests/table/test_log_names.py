@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,54 @@ def test_layers_of_lists_that_writers_name_in_their_own_ways_hide_no_value(tmp_p
     assert [*report.left.values()] == ["it may have the column by another path"]
     again = bs.open_table(tmp_path, decryption=decryption)
     assert again.maybe_present("l.list.element", ["a"])[number].tolist() == [True]
+
+
+def metadata_of(table: Any) -> Path:
+    return Path(table.metadata_location.removeprefix("file://"))
+
+
+def test_two_columns_of_one_id_are_refused(tmp_path: Path) -> None:
+    """The library keeps one of them, and files would be asked for the other by its name."""
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "ssn": pa.string(), "num": pa.string()}))
+    ice.table.append(pa.table({"id": [1], "ssn": ["a"], "num": ["b"]}))
+    told = json.loads(metadata_of(ice.table).read_text())
+    told["schemas"][-1]["fields"][1]["id"] = told["schemas"][-1]["fields"][2]["id"]
+    metadata_of(ice.table).write_text(json.dumps(told))
+    with pytest.raises(bs.FormatError, match="one id"):
+        bs.open_table(ice.folder)
+
+
+def test_partitions_by_uuid(tmp_path: Path) -> None:
+    """Of such a column Arrow makes no dictionary; conditions on it ended in pyarrow's error."""
+    from pyiceberg.manifest import FileFormat
+    from pyiceberg.typedef import Record
+
+    from support.iceberg_deletes import add_deletes, with_ids
+
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "u": pa.uuid()}))
+    ice.table.append(pa.table({"id": [0], "u": pa.array([None], pa.binary(16)).cast(pa.uuid())}))
+    with ice.table.update_spec() as update:
+        update.add_identity("u")
+    values = [uuid.UUID(int=1), uuid.UUID(int=1 << 127)]
+    files = []
+    for number, value in enumerate(values, 1):
+        path = ice.folder / "data" / f"{number}.parquet"
+        column = pa.array([value.bytes], pa.binary(16)).cast(pa.uuid())
+        pq.write_table(with_ids(pa.table({"id": [number], "u": column}), 1, 2), path)
+        files.append((path, FileFormat.PARQUET, {"partition": Record(value)}))
+    add_deletes(ice.table, *files, content=0)
+    for number, value in enumerate(values, 1):
+        assert bs.read_table(ice.folder, where=[("u", "==", value)])["id"].to_pylist() == [number]
+    assert bs.read_table(ice.folder, where="u is null")["id"].to_pylist() == [0]
+
+
+def test_partition_values_of_another_type_are_refused(tmp_path: Path) -> None:
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "ssn": pa.string()}))
+    with ice.table.update_spec() as update:
+        update.add_identity("id")
+    ice.table.append(pa.table({"id": [1], "ssn": ["a"]}))
+    told = json.loads(metadata_of(ice.table).read_text())
+    told["partition-specs"][-1]["fields"][0]["source-id"] = 2
+    metadata_of(ice.table).write_text(json.dumps(told))
+    with pytest.raises(bs.FormatError, match="partition values that are no large_string"):
+        bs.open_table(ice.folder)

@@ -63,9 +63,10 @@ def check(policy: Policy | TablePolicy) -> Iterator[PolicyRemark]:
     """What the policy alone tells, table by table."""
     tables: Iterable[TablePolicy] = policy.tables.values() if isinstance(policy, Policy) else [policy]
     for table in tables:
-        yield from _check_table(table)
-        for name, column in table.columns.items():
-            yield from _check_column(table, name, column)
+        if table.iceberg is None:  # else all of its files are sealed, each under a prefix of its own
+            yield from _check_table(table)
+            for name, column in table.columns.items():
+                yield from _check_column(table, name, column)
         for name in table.partition_by:
             if (kind := by_name(name)) is not None:
                 what = f"stands in the names of folders, which nothing seals, and sounds personal ({kind.what})"
@@ -113,12 +114,12 @@ def check_columns(table: TablePolicy, seen: SeenColumns) -> Iterator[PolicyRemar
             yield PolicyRemark(
                 table.name, name, f"looks personal ({why}), and stands in the names of folders in clear", hint
             )
-        elif table.master_key(name) is None and meant_by(name, frozenset(entries)) != name:
+        elif table.iceberg is None and table.master_key(name) is None and meant_by(name, frozenset(entries)) != name:
             # One that the policy names itself is told of by `check`.
             hint = f'[tables.{table.name}.columns."{name}"] key = "pii"; or complete = true'
             yield PolicyRemark(table.name, name, f"looks personal ({why}), and is left in clear", hint)
     for name in sorted(seen.folders - set(table.partition_by)):
-        if table.uniform or table.complete:
+        if table.iceberg is None and (table.uniform or table.complete):
             what = "stands in the names of folders, and readers believe no folder that the policy does not name"
             yield PolicyRemark(table.name, name, what, f'partition_by = ["{name}"]')
     for name in sorted(set(table.partition_by) - seen.folders) if seen.files else ():

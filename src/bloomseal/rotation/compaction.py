@@ -60,9 +60,12 @@ def compact(
 ) -> CompactionReport:
     """See `SealedTable.compact`."""
     if parts.snapshot is not None:
+        encrypts = parts.decryption is not None and parts.decryption.iceberg is not None
         raise UnsupportedError(
             "a table's log names its files, and compact does not commit to it",
-            hint="write its rows to a new table; the engine's own compaction would leave them in plaintext",
+            hint="rewrite_data_files in the engine of the table's catalog"
+            if encrypts
+            else "write its rows to a new table; the engine's own compaction would leave them in plaintext",
         )
     need_no_log(one.ref for one in parts.files)
     work = _Compaction(parts, encryption, target_size, dry_run, progress)

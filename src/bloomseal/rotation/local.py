@@ -18,6 +18,7 @@ from .job import Job, Progress
 from .journal import Journal, default_journal, job_digest
 from .outcome import RotationPlan, RotationReport
 from .run import Run, planned
+from .settings import Decryption
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -48,7 +49,7 @@ def plan(
     Raises:
         UsageError: nothing at one of the paths; or two files would go to the same place.
     """
-    files = _files(paths, job, filesystem, follow_links)
+    files = _files(paths, job, filesystem, follow_links, getattr(job, "decryption", None))
     job.begin()
     told = RotationPlan(job.operation, str(journal or default_journal(job.operation, digest_of(paths, job))))
     calls: dict[Hashable, int] = {}
@@ -136,8 +137,10 @@ def ready(job: Job, files: Sequence[DataFile], patience: float) -> Iterator[None
         yield
 
 
-def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
-    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes)
+def _files(
+    paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool, shown_by: Decryption | None = None
+) -> list[DataFile]:
+    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes, shown_by=shown_by)
     places: dict[str, DataFile] = {}
     for file in (file for file in files if file.outside is None and file.unseen is None):
         place = job.target(file).path

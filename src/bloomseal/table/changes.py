@@ -56,7 +56,8 @@ class TableChanges:
 
         if self._parts.snapshot is not None:
             raise UnsupportedError(
-                "a table's log keeps the sizes of its files, which attach would change", hint="rewrite the table"
+                "a table's log keeps the sizes of its files, which attach would change",
+                hint="have the engine that writes the table build filters; or a sealed index, which changes no file",
             )
         decryption = self._parts.decryption
         return {

@@ -92,7 +92,7 @@ class SealedTable(TableChanges, ShownInNotebooks):
 
         query = Query(self._parts, None, None)
         shapes = shapes_of(query, self._indexes)
-        schema = query.target(*_apart(shapes))
+        schema = query.target(shapes)
         first = shapes[0][1] if shapes else None
         if first is None or first.leaves.top_level != schema.names or not first.schema.equals(schema):
             return schema, leaves_of(schema)
@@ -356,10 +356,10 @@ class SealedTable(TableChanges, ShownInNotebooks):
     def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
         shapes = sorted(shapes, key=lambda one: one[0])
         if len(query.numbers) == len(self) or not query.lacks([shape for _, shape in shapes]):
-            return query.target(*_apart(shapes))
+            return query.target(shapes)
         # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
         every = range(len(self))
-        return query.target(every, side_by_side(query.shape_of, every, None))
+        return query.target(list(zip(every, side_by_side(query.shape_of, every, None), strict=True)))
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
         """Path, and the answer of each row group of each file."""
@@ -396,7 +396,3 @@ class SealedTable(TableChanges, ShownInNotebooks):
         if found and not self._parts.logged and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
         return [(path, hits) for path, _, hits in found]
-
-
-def _apart(shapes: Sequence[tuple[int, Shape]]) -> tuple[list[int], list[Shape]]:
-    return [number for number, _ in shapes], [shape for _, shape in shapes]

@@ -111,9 +111,12 @@ class FileWriter:
         threads = a_count(threads, "threads", "{} threads")
         named, encoding = policy_apart(options)
         self._policy = resolve_policy(EncryptionSpec, encryption, self._ref, **named)
+        if isinstance(self._policy, TablePolicy):
+            if self._policy.iceberg is not None:
+                what = "a file of an encrypted Iceberg table, which only the engine of its catalog writes"
+                raise UsageError(what, file=self._ref.path)
+            bloom_filters = self._policy.bloom_filters() if bloom_filters is None else bloom_filters
         spec = encryption_for(self._policy, self._ref)
-        if bloom_filters is None and isinstance(self._policy, TablePolicy):
-            bloom_filters = self._policy.bloom_filters()
         check_options(encoding, spec)
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")

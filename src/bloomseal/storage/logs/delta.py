@@ -40,9 +40,6 @@ class DeltaLog:
 
     sealed = False
 
-    def need_clear(self) -> None:
-        """As `IcebergLog.need_clear`: nobody seals these."""
-
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
         self._ref = ref
         table = library("deltalake", "delta", _deltalake).DeltaTable

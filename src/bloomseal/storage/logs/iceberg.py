@@ -25,7 +25,7 @@ from .iceberg_deletes import DATA, DeleteIndex, ManifestRow, format_of, rows_of_
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY, IcebergFileKey
 from .iceberg_metadata import NUMBER, in_its_folder, load, names_of, newest_metadata, read_metadata
-from .snapshot import History, LiveFile, LogPlaces, Naming, Snapshot, opened, told_apart
+from .snapshot import History, LiveFile, LogPlaces, Naming, Snapshot, fields_in, opened, told_apart
 
 __all__ = ["IcebergLog"]
 
@@ -87,8 +87,7 @@ class IcebergLog:
             raise UsageError(
                 "an encrypted Iceberg table: the list of its files is sealed",
                 file=self._metadata.path,
-                hint="to read it: DecryptionSpec(kms, iceberg=IcebergSpec(master key)), or iceberg in the policy; to "
-                "change it: its catalog's engine",
+                hint="DecryptionSpec(kms, iceberg=IcebergSpec(master key)), or iceberg in the policy",
             )
 
     def snapshot(self) -> Snapshot:
@@ -166,12 +165,13 @@ class IcebergLog:
         return opened(self._ref, lambda: self._paths(self._snapshot, self._table))
 
     def _read(self) -> Snapshot:
-        schema = self._schema()
-        if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in schema.field_ids):
-            raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
-        deletes, data = DeleteIndex(schema.find_column_name), list[tuple[ManifestRow, LiveFile]]()
-        for header, rows in self._manifest_rows():
-            partitioned = self._partitioned_by(header, rows, schema)
+        schema, manifests = self._schema(), [*self._manifest_rows()]
+        compared = {one for _, rows in manifests for row in rows for one in row.file.equality_ids or ()}
+        every = _with_dropped(schema, self._table.metadata.schemas, compared)
+        self._need_no_defaults(every)
+        deletes, data = DeleteIndex(every.find_column_name), list[tuple[ManifestRow, LiveFile]]()
+        for header, rows in manifests:
+            partitioned = self._partitioned_by(header, rows, every)
             for row in rows:
                 live = self._live(row.file, {name: row.file.partition[place] for place, name in partitioned.items()})
                 kind = format_of(row.file)
@@ -188,10 +188,15 @@ class IcebergLog:
             schema.as_arrow(),
             tuple(sorted(files, key=lambda one: one.path)),
             deletes.files,
-            self._naming(schema),
+            self._naming(every),
             stored=True,
             path_of=self._places,
+            compared=None if every is schema else every.as_arrow(),
         )
+
+    def _need_no_defaults(self, schema: Any) -> None:
+        if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in schema.field_ids):
+            raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
 
     @property
     def _snapshot_id(self) -> Any:
@@ -225,6 +230,8 @@ class IcebergLog:
         ids = {schema.find_column_name(number): number for number in schema.field_ids}
         if not ids:  # of rows without columns nobody could tell how many there are
             raise FormatError("a table without columns", file=self._metadata.path)
+        if {path for path, _ in fields_in(schema.as_arrow())} != ids.keys():  # the library keeps one of each
+            raise FormatError("columns that have one id, or one name", file=self._metadata.path)
         return Naming(tuple(ids), ids, self._mapped())
 
     def _told(self, file: Any) -> str:
@@ -271,6 +278,19 @@ class IcebergLog:
 
     def _at(self, place: str) -> str:
         return self._places(place)
+
+
+def _with_dropped(schema: Any, schemas: Sequence[Any], compared: set[int]) -> Any:
+    """The schema, with columns that it no longer has and that deletes compare, as the newest schema has them that does.
+    One whose name is another column's by now stays out.
+    """
+    fields = [*schema.fields]
+    for older in sorted(schemas, key=lambda one: one.schema_id, reverse=True) if compared - schema.field_ids else ():
+        for field in older.fields:
+            fits = all(field.field_id != one.field_id and field.name != one.name for one in fields)
+            if fits and compared & type(schema)(field).field_ids:
+                fields.append(field)
+    return schema if len(fields) == len(schema.fields) else type(schema)(*fields)
 
 
 def _files(snapshot: Any, table: Any) -> Iterator[Any]:

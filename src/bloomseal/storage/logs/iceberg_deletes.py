@@ -127,8 +127,13 @@ class DeleteIndex:
             found = self._of_partition.setdefault(row.partition, []) if name is None else self._of(name)
         elif file.content == _BY_VALUE:
             names = [self._column(number) for number in file.equality_ids or ()]
-            if not names or None in names or any("." in name for name in names if name):
-                raise UnsupportedError("equality deletes by columns that the table does not have", file=live.path)
+            if not names or None in names:
+                what = (
+                    "equality deletes by a column that no schema of the table has, or whose name is another one's now"
+                )
+                raise UnsupportedError(
+                    what, file=live.path, hint="rewrite_data_files in the engine that wrote the table"
+                )
             delete = DeleteFile(live, DeleteKind.VALUES, file.record_count, tuple(sorted({*filter(None, names)})))
             found = self._everywhere if row.everywhere else self._of_partition.setdefault(row.partition, [])
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.decryption import IcebergSpec
@@ -22,7 +22,7 @@ from .iceberg import IcebergLog
 from .iceberg_deletes import DATA, ManifestRow, rows_of_manifest
 from .iceberg_keys import IcebergFileKey, IcebergKek, IcebergTableKeys, UnwrapBytes
 from .iceberg_metadata import load, newest_metadata, read_metadata
-from .snapshot import LiveFile, LogPlaces, opened
+from .snapshot import LiveFile, LogPlaces, Naming, opened
 
 __all__ = ["EncryptedIcebergLog", "IcebergOpening"]
 
@@ -60,6 +60,7 @@ class EncryptedIcebergLog(IcebergLog):
         self.folder, self._metadata, self._newest = (ref, metadata, True) if metadata else newest_metadata(ref)
         self.kek: IcebergKek | None = None
         self._of_list: dict[str, IcebergFileKey] = {}
+        self._schemas: set[str] = set()
         self.manifests: list[Any] = []
         self._ref, self._version, self._opening = self.folder, version, opening
         try:
@@ -140,9 +141,6 @@ class EncryptedIcebergLog(IcebergLog):
     def _snapshot_id(self) -> Any:
         return self._id
 
-    def _schema(self) -> Any:
-        return self._table.schema() if self._id is None else self._table.scan(snapshot_id=self._id).projection()
-
     def _mapped(self) -> None:
         """Nothing: that mapping stands in the metadata file alone, and the files of an encrypted table bear numbers."""
 
@@ -211,6 +209,7 @@ class EncryptedIcebergLog(IcebergLog):
         column's number, and files are ruled out by values that are not the column's. So what the manifest's own header
         says counts, and has to agree.
         """
+        self._schemas.add(str(header.get("schema")))
         try:
             fields = json.loads(header["partition-spec"])
             told = {one["id"]: (one["name"], one["type"]) for one in json.loads(header["schema"])["fields"]}
@@ -224,6 +223,20 @@ class EncryptedIcebergLog(IcebergLog):
             }
         except (ValueError, KeyError, TypeError):
             raise FormatError("a manifest whose header can't be understood", file=self._ref.path) from None
+
+    def _naming(self, schema: Any) -> Naming:
+        """Attack: whoever writes the metadata gives a column that was renamed another number, and files lack it; or he
+        takes a default away. The manifests' own headers know of both.
+        """
+        naming = super()._naming(schema)
+        names = {number: name for name, number in naming.ids.items()}
+        for told in map(type(schema).model_validate_json, sorted(self._schemas)):
+            self._need_no_defaults(told)
+            for number in told.field_ids:
+                name = told.find_column_name(number)
+                if naming.ids.get(name, number) != number or names.get(number, name) != name:
+                    return replace(naming, doubted=name)
+        return naming
 
 
 def _key(metadata: bytes, place: str) -> IcebergFileKey:

@@ -122,11 +122,14 @@ class Naming:
         names: of the table's columns and what is inside them, as `fields_in` has them.
         ids: column → id, where files are matched by ids; empty where by names.
         mapped: column → id in files that bear no ids; None: the log does not say.
+        doubted: a column that the log knows by two names or ids, so that no file can be asked by names; None: there is
+            none.
     """
 
     names: tuple[str, ...] = ()
     ids: Mapping[str, int] = field(default_factory=dict)
     mapped: Mapping[str, int] | None = None
+    doubted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ class Snapshot:
         files: the live files, in the order of their paths.
         deletes: the files that say which rows were deleted.
         path_of: where a file lies that the log, or a delete file, names.
+        compared: `schema`, with columns that the table no longer has and that deletes compare; None: there are none.
         naming: how columns are found in files.
         stored: partition columns are stored in the files as a rule; the log's value counts only where one is not.
     """
@@ -181,6 +185,7 @@ class Snapshot:
     naming: Naming = field(default_factory=Naming)
     stored: bool = False
     path_of: LogPlaces | None = field(default=None, repr=False, compare=False)
+    compared: pa.Schema | None = field(default=None, repr=False)
 
 
 @dataclass

@@ -240,10 +240,9 @@ def alike(one: ColumnType, other: ColumnType) -> bool:
 def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list[bool]:
     """Whether the comparison, or its opposite, holds for the values that each file is known to have."""
     asked = Not(part) if negated else part
-    if len(values) > 1:
-        rows = pa.table(dict(values))
-        return _flags(asked, rows)
-    ((name, array),) = values.items()
+    (name, array), *others = values.items()
+    if others or isinstance(array.type, pa.BaseExtensionType):  # of UUIDs there is no dictionary
+        return _flags(asked, pa.table(dict(values)))
     if pa.types.is_null(array.type) and not isinstance(part, Expression):
         return [_of_null(part, negated)] * len(array)
     if pa.types.is_dictionary(array.type):

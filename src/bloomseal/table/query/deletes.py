@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...core.errors import BloomsealError, FormatError, UnsupportedError
 from ...core.forked import new_lock
@@ -15,7 +16,7 @@ from ...core.limits import MAX_DELETE_RECORDS
 from ...read.file import GATHERED
 from ...storage.logs.ags1 import Ags1Stream
 from ...storage.logs.deletion_vector import DeletionVector
-from ...storage.logs.snapshot import DeleteFile, DeleteKind
+from ...storage.logs.snapshot import DeleteFile, DeleteKind, fields_in
 from .query import Query
 from .schema import conform, fits
 
@@ -112,7 +113,7 @@ class DeleteReader:
             parts.need_names(file)
             if lacking := [name for name in one.columns if not file.has(name)]:
                 raise FormatError("equality deletes without a column that they compare", column=lacking[0])
-            rows = file.read(list(one.columns))
+            rows = _leaves(file.read(list(one.columns)), one.columns)
         schema = _compared(parts, one.columns)
         _need_types(rows.schema, schema)
         return conform(rows, schema, {}, one.file.path)
@@ -152,14 +153,34 @@ def _need_same_names(parts: TableParts, found: dict[str, Any]) -> None:
 
 
 def _compared(parts: TableParts, columns: Sequence[str]) -> pa.Schema:
-    """The schema in which values are compared."""
+    """The schema in which values are compared: of leaves, by their dotted paths."""
     assert parts.snapshot is not None  # noqa: S101 - its log names the deletes
-    schema = pa.schema([parts.snapshot.schema.field(name) for name in columns])
-    for field in schema:
-        kind = field.type
-        if pa.types.is_nested(kind) or pa.types.is_floating(kind) or isinstance(kind, pa.BaseExtensionType):
-            raise UnsupportedError(f"equality deletes by a column of {kind}", column=field.name, hint=_REWRITE)
-    return schema
+    known = dict(fields_in(parts.snapshot.compared or parts.snapshot.schema))
+    fields = [pa.field(name, _stored(known[name].type)) for name in columns]
+    for field in fields:
+        above = [known[path].type for path in known if field.name.startswith(f"{path}.")]
+        if pa.types.is_nested(field.type) or not all(map(pa.types.is_struct, above)):
+            raise UnsupportedError(f"equality deletes by a column of {field.type}", column=field.name, hint=_REWRITE)
+        if pa.types.is_floating(field.type):
+            what = f"equality deletes by a column of {field.type}, which the specification of Iceberg forbids"
+            raise UnsupportedError(what, column=field.name, hint=_REWRITE)
+    return pa.schema(fields)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """What is compared of an extension type, such as UUID."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _leaves(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Those of the columns that the rows have, by their dotted paths. In a struct that is null they are null."""
+    found = {}
+    for name in columns:
+        top, *inner = name.split(".")
+        if top in rows.column_names:
+            leaf = pc.struct_field(rows.column(top), inner) if inner else rows.column(top)
+            found[name] = leaf.cast(_stored(leaf.type))
+    return pa.table(found) if found else rows
 
 
 def _need_types(stored: pa.Schema, schema: pa.Schema) -> None:
@@ -178,10 +199,11 @@ def _delete_equal(
 ) -> None:
     """Delete the rows that equal one of these; null equals null."""
     parts.need_names(file)
-    query, schema = Query(parts, columns, None), _compared(parts, columns)
-    plan = file.plan([*filter(file.has, columns)] or file.leaves.top_level[:1])
+    query, schema = Query(parts, None, None), _compared(parts, columns)
+    held = [*filter(file.has, columns)]
+    plan = file.plan(held or file.leaves.top_level[:1])
     plan.deletes = None  # by their own numbers
-    _need_types(plan.empty.schema, schema)
+    _need_types(_leaves(plan.empty, held).schema, schema)
     waiting: list[tuple[int, int, pa.Table]] = []
     count = 0
 
@@ -195,7 +217,7 @@ def _delete_equal(
     for part in range(file.num_parts):
         first = 0
         for rows in file.pieces(plan, part, GATHERED):
-            waiting.append((part, first, query.in_schema(number, rows, schema)))
+            waiting.append((part, first, query.in_schema(number, _leaves(rows, held), schema)))
             first += rows.num_rows
             count += rows.num_rows
             # Each time all values are hashed: for many, a file of many row groups would take hours.

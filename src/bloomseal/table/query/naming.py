@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...storage.logs.snapshot import Naming
 
+_RENAMED = "a column that was renamed, or dropped and added again"
 _REWRITE = "rewrite_data_files in the engine that wrote the table"
 
 
@@ -32,6 +33,8 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     from ...storage.logs.snapshot import fields_in  # folders without a log need not load it
 
     fields = dict(fields_in(file.plan().empty.schema))
+    if naming.doubted is not None:
+        raise UnsupportedError(_RENAMED, file=file.path, column=naming.doubted, hint=_REWRITE)
     if not naming.ids:
         _need_case(file, fields, naming)
         return
@@ -46,9 +49,7 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     names = {number: name for name, number in naming.ids.items()}
     for path, number in found.items():
         if (number is not None and names.get(number, path) != path) or naming.ids.get(path, number) != number:
-            raise UnsupportedError(
-                "a column that was renamed, or dropped and added again", file=file.path, column=path, hint=_REWRITE
-            )
+            raise UnsupportedError(_RENAMED, file=file.path, column=path, hint=_REWRITE)
 
 
 def _id(field: pa.Field) -> int | None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...core.errors import UsageError
+from ...core.errors import FormatError, UsageError
 from ..hive import NULL
 
 if TYPE_CHECKING:
@@ -109,11 +109,14 @@ class Partitions:
         """From a table's log: `live` is what it says about each file, by path."""
         rows = [live[found.ref.path].partition for found in files]
         names = dict.fromkeys(name for row in rows for name in row)
-        fields = {name: snapshot.schema.field(name).type for name in names if name in snapshot.schema.names}
-        return cls(
-            {name: pa.array([row.get(name) for row in rows], type=kind) for name, kind in fields.items()},
-            snapshot.stored,
-        )
+        schema, values = snapshot.compared or snapshot.schema, {}
+        for name in filter(schema.names.__contains__, names):
+            kind = schema.field(name).type
+            try:
+                values[name] = pa.array([row.get(name) for row in rows], type=kind)
+            except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+                raise FormatError(f"the table's log has partition values that are no {kind}", column=name) from None
+        return cls(values, snapshot.stored)
 
 
 def misread(folders: Iterable[str], texts: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -323,14 +323,14 @@ class Query:
                 return True
         return False
 
-    def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
-        """The schema of the answer, from the shapes of all files that the query may touch.
+    def target(self, every: Sequence[tuple[int, Shape]]) -> pa.Schema:
+        """The schema of the answer, from the shapes of all files that the query may touch, each with its number.
 
         Raises:
             UsageError: a column that no file has, or files whose types have none in common.
         """
-        paths = (self.parts.files[number].ref.path for number in numbers)
-        found = unified(zip(paths, (shape.schema for shape in shapes), strict=True))
+        found = unified((self.parts.files[number].ref.path, shape.schema) for number, shape in every)
+        shapes = [shape for _, shape in every]
         known = {name: values.type for name, values in self.parts.partitions.values.items()}
         fields = {field.name: field for field in found}
         if self.parts.snapshot is not None:
