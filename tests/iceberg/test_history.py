@@ -150,3 +150,36 @@ def test_the_property_is_taken_back(table: Path, vectors: Path, keyring: bs.Keyr
     (table / "metadata" / "00009-x.metadata.json").write_text(json.dumps(document))
     for master in (None, "master-main"):
         assert "BS501" in rules(audited(table, keyring, master))
+
+
+def evolved(place: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    """A change of the current schema's columns, in the metadata file."""
+    told = json.loads(newest(place).read_text())
+    change(told["schemas"][-1]["fields"])
+    newest(place).write_text(json.dumps(told))
+
+
+def test_a_renamed_column_gets_no_other_number(table: Path, vectors: Path, spec: Spec) -> None:
+    """Attack: files have the column by an older name. By a number that they lack it would be null in all of them."""
+    evolved(table, lambda fields: fields[0].update(name="late"))
+    add_sealed(table, "master-main", masters(vectors)["master-main"])
+    for number in (1, 9):
+        evolved(table, lambda fields, number=number: fields[0].update(id=number))
+        opened = bs.open_table(table, decryption=spec())
+        for ask in (lambda table: table.read(), lambda table: table.read(["n"], [("late", "==", "001-00-0000")])):
+            with pytest.raises(bs.UnsupportedError, match="renamed"):
+                ask(opened)
+        with pytest.raises(bs.UnsupportedError, match="renamed"):
+            opened.maybe_present("late", ["001-00-0000"])
+        assert opened.verify().ok
+
+
+def test_a_default_is_not_taken_away(table: Path, vectors: Path, spec: Spec) -> None:
+    """Attack: rows from before a column was added have its default, and would have null."""
+    late = {"id": 9, "name": "late", "required": False, "type": "int", "initial-default": 5, "write-default": 5}
+    evolved(table, lambda fields: fields.append(late))
+    add_sealed(table, "master-main", masters(vectors)["master-main"])
+    for _ in range(2):
+        with pytest.raises(bs.UnsupportedError, match="defaults"):
+            bs.open_table(table, decryption=spec())
+        evolved(table, lambda fields: fields[-1].pop("initial-default", None))

@@ -182,12 +182,22 @@ def test_properties_of_a_kek_that_are_anything(table: Callable[[str], Path], spe
         bs.open_table(changed(table("small32"), attack), decryption=spec("master-long"))
 
 
-def test_partitions_rule_files_out(vectors: Path, spec: Spec) -> None:
-    table = bs.open_table(vectors / "tables" / "parts16", decryption=spec())
-    everything = table.read()
-    for city in ("Turku", "Lund"):
-        found = table.read(where=[("city", "==", city)])
-        assert found.num_rows == everything["city"].to_pylist().count(city)
+def test_partitions_rule_files_out(table: Callable[[str], Path], spec: Spec) -> None:
+    place = table("parts16")
+    opened = bs.open_table(place, decryption=spec())
+    everything = opened.read()["city"].to_pylist()
+    assert None not in everything or opened.read(where="city is null").num_rows == everything.count(None)
+    for city in ("Turku", "Lund", "nowhere"):
+        assert opened.read(where=[("city", "==", city)]).num_rows == everything.count(city)
+    for path in (path for path in place.rglob("*.parquet") if "city=Turku" not in path.parts):
+        path.write_bytes(b"no Parquet")
+    opened = bs.open_table(place, decryption=spec())
+    assert opened.read(where=[("city", "==", "Turku")]).num_rows == everything.count("Turku") > 0
+    assert opened.read(where=[[("city", "==", "nowhere")], [("city", "==", "Turku")]]).num_rows == everything.count(
+        "Turku"
+    )
+    with pytest.raises(bs.BloomsealError):
+        opened.read(where=[("city", "==", "Lund")])
 
 
 def test_a_table_that_is_no_encrypted_iceberg_table(tmp_path: Path, spec: Spec) -> None:

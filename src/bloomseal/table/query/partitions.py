@@ -51,12 +51,14 @@ class Partitions:
         stored: the files hold these columns as a rule, and then their own values count.
         everywhere: each file's place says a value for each column.
         texts: of folders' names, the values as they are spelt there.
+        authentic: whoever wrote the values has the table's keys, as in the manifests of an encrypted Iceberg table.
     """
 
     values: Mapping[str, pa.Array]
     stored: bool = False
     everywhere: bool = True
     texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    authentic: bool = False
     _typed: dict[tuple[str, pa.DataType], pa.Array] = field(default_factory=dict, repr=False, compare=False)
 
     def typed(self, name: str, kind: pa.DataType) -> pa.Array:
@@ -116,7 +118,8 @@ class Partitions:
                 values[name] = pa.array([row.get(name) for row in rows], type=kind)
             except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
                 raise FormatError(f"the table's log has partition values that are no {kind}", column=name) from None
-        return cls(values, snapshot.stored)
+        everywhere = all(name in row for row in rows for name in values)
+        return cls(values, snapshot.stored, everywhere, authentic=all(found.key is not None for found in files))
 
 
 def misread(folders: Iterable[str], texts: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -122,7 +122,11 @@ class Fragment:
         query.parts.need_names(self.file)
         schema = self.file.leaves
         known = query.parts.partitions
-        if known.stored and (lacking := [name for name in known.values if not schema.has(name)]):
+        if (
+            known.stored
+            and not known.authentic
+            and (lacking := [name for name in known.values if not schema.has(name)])
+        ):
             expected = Expectation.of_table(query.parts.decryption)
             for name in lacking:
                 expected.outside(name)
@@ -260,7 +264,8 @@ class Query:
         self.columns = None if columns is None else named_columns(columns)
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
-        self.condition = Condition(where, parts.partitions, Expectation.of_table(parts.decryption))
+        doubted = None if parts.partitions.authentic else parts.decryption
+        self.condition = Condition(where, parts.partitions, Expectation.of_table(doubted))
         need_logged(parts, self.condition.columns.union(self.columns or ()))
         if parts.snapshot is not None and (asked := self.condition.columns):
             # A value means what the log's type makes of it, whatever type a file has.
@@ -297,7 +302,8 @@ class Query:
         every = range(len(self.parts.files))
         partitions = self.parts.partitions
         # A file outside such folders may hold the column itself, which only a look at it tells.
-        opens = partitions.stored or not partitions.everywhere or self.condition.signature is None
+        opens = partitions.stored and not partitions.authentic
+        opens = opens or not partitions.everywhere or self.condition.signature is None
         return list(every) if opens else [one for one in every if self.condition.excluded(one) is None]
 
     def shape_of(self, number: int) -> Shape:
