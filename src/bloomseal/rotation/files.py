@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,9 +28,6 @@ from ..table.folder import remove_data_file
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-    from ..core.decryption import DecryptionSpec
-    from ..policy import TablePolicy
 
 _END_BYTES: Final = 64
 
@@ -84,7 +81,7 @@ def find_files(
     follow_links: bool = False,
     indexes: bool = False,
     leftovers: bool = False,
-    shown_by: DecryptionSpec | TablePolicy | None = None,
+    shown: Callable[[FileRef], Iterable[DataFile]] | None = None,
 ) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
@@ -97,10 +94,10 @@ def find_files(
         follow_links: follow links, and logs, that lead out of a folder.
         indexes: also the files of the tables' sealed indexes.
         leftovers: tell temporary files too, which killed writers have left.
-        shown_by: opens encrypted Iceberg tables: of each of their files is told what its key hangs from.
+        shown: the files of an encrypted Iceberg table, which none but its engine changes; None: it is refused.
 
     Raises:
-        UsageError: nothing at one of the paths; an encrypted Iceberg table that is not to be shown.
+        UsageError: nothing at one of the paths; an encrypted Iceberg table.
         MissingDependencyError: a table without its library.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else paths
@@ -108,7 +105,7 @@ def find_files(
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
     sealed = [place for place, log in found.logs.items() if log.sealed]
-    if sealed and (shown_by is None or shown_by.iceberg is None):  # whoever changes such files breaks the table
+    if sealed and shown is None:  # whoever changes such files breaks the table
         raise UsageError(
             "an encrypted Iceberg table, whose files only the engine of its catalog changes",
             file=sealed[0],
@@ -117,15 +114,13 @@ def find_files(
     parts = [one for one in found.others if indexes and one.kind is FileKind.HIDDEN and is_of_index(one.relative)]
     files = [data for one in (*found.files, *parts) if (data := sized(one)) is not None]
     # Leftovers go with the next run on this machine.
-    told = (FileKind.DEAD, FileKind.HIDDEN, *((FileKind.LEFTOVER,) if leftovers else ()))
-    others = [one for one in found.others if one.kind in told and one not in parts]
+    outside = (FileKind.DEAD, FileKind.HIDDEN, *((FileKind.LEFTOVER,) if leftovers else ()))
+    others = [one for one in found.others if one.kind in outside and one not in parts]
     files += [replace(data, outside=one.kind) for one in others if (data := sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
-    if sealed and shown_by is not None:
-        from .iceberg import files_of  # few tables need it
-
-        shown = {one.name: one for place in sealed for one in files_of(FileRef(place, filesystem), shown_by)}
-        files = [*({one.name: one for one in files} | shown).values()]
+    if shown is not None:
+        told = {one.name: one for place in sealed for one in shown(FileRef(place, filesystem))}
+        files = [*({one.name: one for one in files} | told).values()]
     return sorted(files, key=lambda file: file.name)
 
 

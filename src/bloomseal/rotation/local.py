@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
@@ -14,11 +15,11 @@ from ..keytools.kms.counters import Counters
 from ..keytools.material.store import tidy
 from .candidates import need_compacted
 from .files import DataFile, find_files
+from .iceberg import files_of
 from .job import Job, Progress
 from .journal import Journal, default_journal, job_digest
 from .outcome import RotationPlan, RotationReport
 from .run import Run, planned
-from .settings import Decryption
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -49,7 +50,7 @@ def plan(
     Raises:
         UsageError: nothing at one of the paths; or two files would go to the same place.
     """
-    files = _files(paths, job, filesystem, follow_links, getattr(job, "decryption", None))
+    files = _files(paths, job, filesystem, follow_links, shown=True)
     job.begin()
     told = RotationPlan(job.operation, str(journal or default_journal(job.operation, digest_of(paths, job))))
     calls: dict[Hashable, int] = {}
@@ -138,9 +139,11 @@ def ready(job: Job, files: Sequence[DataFile], patience: float) -> Iterator[None
 
 
 def _files(
-    paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool, shown_by: Decryption | None = None
+    paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool, *, shown: bool = False
 ) -> list[DataFile]:
-    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes, shown_by=shown_by)
+    opening = getattr(job, "decryption", None) if shown else None
+    show = None if opening is None or opening.iceberg is None else partial(files_of, decryption=opening)
+    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes, shown=show)
     places: dict[str, DataFile] = {}
     for file in (file for file in files if file.outside is None and file.unseen is None):
         place = job.target(file).path
