@@ -110,9 +110,9 @@ def condition(chance: random.Random, depth: int) -> pl.Expr:
     return one & other if kind < 3 else one | other
 
 
-def test_the_same_rows_as_polars_for_300_generated_predicates(plain: pl.DataFrame, table: bs.SealedTable) -> None:
+def test_the_same_rows_as_polars_for_generated_predicates(plain: pl.DataFrame, table: bs.SealedTable) -> None:
     lazy, chance, pushed, matched = bp.scan(table), random.Random(1), 0, 0
-    for _ in range(300):
+    for _ in range(150):
         predicate = condition(chance, 3)
         columns = chance.sample(plain.columns, chance.randrange(1, 4))
         wanted = plain.lazy().filter(predicate).sort("id").select(columns).collect()
@@ -120,8 +120,8 @@ def test_the_same_rows_as_polars_for_300_generated_predicates(plain: pl.DataFram
         assert found.equals(wanted, null_equal=True), str(predicate)
         pushed += _pushed(predicate, plain.schema) is not None
         matched += wanted.height > 0
-    assert pushed > 60
-    assert matched > 150
+    assert pushed > 30
+    assert matched > 75
 
 
 class Asked:

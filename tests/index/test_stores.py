@@ -189,9 +189,9 @@ def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pyte
     from bloomseal.storage.places import open_source
 
     monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
-    rows = pa.table({"k": range(0, 300_000, 3)})
-    write(str(tmp_path / "0.parquet"), rows.slice(0, 50_000))
-    write(str(tmp_path / "1.parquet"), rows.slice(50_000))
+    rows = pa.table({"k": range(0, 90_000, 3)})
+    write(str(tmp_path / "0.parquet"), rows.slice(0, 15_000))
+    write(str(tmp_path / "1.parquet"), rows.slice(15_000))
     opened(tmp_path).index("k", encryption=ENCRYPTION).build()
     reads: list[tuple[str, int]] = []
 

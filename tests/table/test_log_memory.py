@@ -5,6 +5,7 @@ counted first; docs/threat-model.md has the numbers that are measured here.
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import io
 import json
@@ -45,7 +46,6 @@ except bs.BloomsealError as error:
     print(type(error).__name__, peak() - before)
 """
 _ROWS = 200_000
-_TEXT = pa.struct([("path", pa.string()), ("stats", pa.string())])
 
 
 def opened(honest: Path, attacked: Path) -> tuple[str, int]:
@@ -57,24 +57,32 @@ def opened(honest: Path, attacked: Path) -> tuple[str, int]:
 
 
 def _dictionary() -> pa.Table:
-    entry = {"path": "x" * 5000, "stats": "y" * 5000}
-    return pa.table({"add": pa.array([entry] * _ROWS, _TEXT)})
+    columns = [pa.repeat(letter * 5000, _ROWS) for letter in "xy"]
+    return pa.table({"add": pa.StructArray.from_arrays(columns, ["path", "stats"])})
 
 
 CHECKPOINTS: dict[str, tuple[Callable[[], pa.Table], dict[str, Any]]] = {
     "one entry for all rows": (_dictionary, {"compression": "zstd"}),
     "pages of zeros": (lambda: pa.table({"x": pa.array([bytes(1 << 26)])}), {"compression": "zstd", "use_dictionary": False}),
     "a common prefix": (
-        lambda: pa.table({"x": ["x" * 5000] * _ROWS}),
+        lambda: pa.table({"x": pa.repeat("x" * 5000, _ROWS)}),
         {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
     ),
     "runs of nulls": (lambda: pa.table({f"c{i}": pa.nulls(5_000_000, pa.int64()) for i in range(8)}), {"compression": "zstd"}),
 }  # fmt: skip
 
 
+@functools.cache
+def checkpoint(attack: str) -> bytes:
+    rows, options = CHECKPOINTS[attack]
+    written = io.BytesIO()
+    pq.write_table(rows(), written, row_group_size=1 << 24, **options)
+    assert len(written.getvalue()) < 250_000
+    return written.getvalue()
+
+
 @pytest.mark.parametrize("attack", CHECKPOINTS)
 def test_a_checkpoint_is_counted_before_it_is_decoded(tmp_path: Path, attack: str) -> None:
-    rows, options = CHECKPOINTS[attack]
     honest, attacked = tmp_path / "honest", tmp_path / "attacked"
     import deltalake
 
@@ -83,8 +91,7 @@ def test_a_checkpoint_is_counted_before_it_is_decoded(tmp_path: Path, attack: st
         deltalake.DeltaTable(str(place)).create_checkpoint()
     bs.open_table(honest)
     path = next((attacked / "_delta_log").glob("*.parquet"))
-    pq.write_table(rows(), path, row_group_size=1 << 24, **options)
-    assert path.stat().st_size < 250_000
+    path.write_bytes(checkpoint(attack))
     error, grown = opened(honest, attacked)
     assert error == "FormatError"
     assert grown < 100
@@ -98,8 +105,7 @@ def bombed(folder: Path) -> Path:
         deltalake.write_deltalake(str(folder), pa.table({"n": [number]}), mode="append")
         if number:
             deltalake.DeltaTable(str(folder)).create_checkpoint()
-    rows, options = CHECKPOINTS["one entry for all rows"]
-    pq.write_table(rows(), folder / "_delta_log" / f"{1:020}.checkpoint.parquet", row_group_size=1 << 24, **options)
+    (folder / "_delta_log" / f"{1:020}.checkpoint.parquet").write_bytes(checkpoint("one entry for all rows"))
     return folder
 
 
@@ -238,7 +244,9 @@ def repeated(list_of: Path, times: int, codec: str, filler: int = 0, schema: str
     if schema is not None:
         meta["avro.schema"] = schema.encode()
     head = b"Obj\x01" + _long(len(meta)) + b"".join(_text(name.encode()) + _text(value) for name, value in meta.items())
-    packed = pack[codec](record * times)
+    # Streams of bzip2 one after the other are one, and are made faster.
+    streams = times // 1000 if codec == "bzip2" and times % 1000 == 0 else 1
+    packed = pack[codec](record * (times // streams)) * streams
     return head + _long(0) + sync + _long(times) + _text(packed) + sync
 
 
@@ -260,7 +268,7 @@ def test_a_manifest_is_counted_before_it_is_decoded(tmp_path: Path, codec: str) 
 def test_packed_blocks_are_one_stream(tmp_path: Path) -> None:
     """The decoder goes on where a bzip2 stream ends, and for each copies what is left."""
     _, place = iceberg(tmp_path)
-    one = repeated(place, 400_000, "bzip2")
+    one = repeated(place, 1, "bzip2")
     packed = bz2.compress(bytes(1 << 26))
     with pytest.raises(bs.FormatError, match="decodes to"):
         need_avro(_with_block(one, bz2.compress(b"x") + packed), "x")
