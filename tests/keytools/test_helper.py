@@ -19,6 +19,7 @@ import pytest
 from bloomseal import Keyring, UsageError
 from bloomseal.keytools.helper import KeyHelper
 from bloomseal.keytools.kms.registry import check_uri
+from bloomseal.keytools.signatures.keys import PublicKey
 
 PASSPHRASE = "a passphrase that nobody prints"
 KEY = bytes(range(16))
@@ -335,6 +336,36 @@ def test_an_entry_about_a_file(ring: Keyring, tmp_path: Path, monkeypatch: pytes
     log.unlink()
     log.mkdir()
     assert "logged" not in ask()
+
+
+def test_who_signed_a_file_and_who_signs_here(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring.create("author", kind="ed25519")
+    request = {
+        "id": 1,
+        "kms": f"keyring://{ring.path}",
+        "table": "people",
+        "signers": json.dumps({"collector": PublicKey(ring.public_key("author")).line}),
+        "path": "k=1/ü.parquet",
+        "length": "4321",
+        "tail_sha256": "ab" * 32,
+        "aad_file_unique": "0123",
+        "aad_prefix": "",
+    }
+    helper = KeyHelper()
+
+    def ask(op: str, **more: Any) -> Any:
+        return json.loads(helper.answer(json.dumps({**request, "op": op, **more}).encode()))
+
+    for op in ("signer", "sign"):  # an executor's
+        assert "no key to sign with" in ask(op)["message"]
+    monkeypatch.setenv("BLOOMSEAL_SIGNER", "author")
+    assert ask("signer") == {"id": 1, "signer": "collector"}
+    made = ask("sign")["envelope"]
+    assert ask("judge", envelope=made) == {"id": 1, "signer": "collector"}
+    for other in ({"length": "4322"}, {"table": "others"}, {"path": "k=2/ü.parquet"}, {"tail_sha256": "aa" * 32}):
+        assert "what collector signed is" in ask("judge", envelope=made, **other)["refused"]
+    assert ask("judge", envelope=None)["refused"] == "nobody signed the file"
+    assert "form" in ask("judge", envelope="")["refused"]
 
 
 def test_its_access_log_has_an_absolute_path(ring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

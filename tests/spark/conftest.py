@@ -17,6 +17,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import Keyring
+from bloomseal.keytools.signatures.keys import PublicKey
 from bloomseal.policy import Policy
 from bloomseal.spark.runtime import java_home
 
@@ -29,6 +30,7 @@ PASSPHRASE = "a passphrase that no log shows"
 
 PLUG_IN = """\
 from bloomseal import Keyring
+from bloomseal.keytools.signatures.keys import PublicKey
 from bloomseal.keytools import KmsAccessError, Problem
 
 
@@ -97,6 +99,7 @@ def spark(work: Path) -> Iterator[SparkSession]:
         patch.setenv("XDG_CACHE_HOME", str(work / "cache"))
         # The JVM, and so its key helper, has the environment that it was started in.
         patch.setenv("BLOOMSEAL_ACCESS_LOG", str(work / "native-access.jsonl"))
+        patch.setenv("BLOOMSEAL_SIGNER", f"keyring://{work / 'author.json'}#author")
         from pyspark.sql import SparkSession
 
         session = (
@@ -116,6 +119,7 @@ def spark(work: Path) -> Iterator[SparkSession]:
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("OFF")
+        patch.delenv("BLOOMSEAL_SIGNER")  # the JVM's alone
         try:
             yield session
         finally:
@@ -128,6 +132,14 @@ def ring(spark: SparkSession, work: Path) -> Keyring:
     for name in ("footer", "pii", "health", "forbidden"):
         ring.create(name)
     return ring
+
+
+@pytest.fixture(scope="session")
+def author(spark: SparkSession, work: Path) -> str:
+    """The line of the signer whose key the driver's JVM has, and this process has not."""
+    ring = Keyring(work / "author.json", create=True)
+    ring.create("author", kind="ed25519")
+    return PublicKey(ring.public_key("author")).line
 
 
 @pytest.fixture(scope="session")

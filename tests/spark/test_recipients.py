@@ -1,11 +1,15 @@
-"""A policy with recipients in Spark: executors seal what nothing there opens, and a reader's policy reads it."""
+"""A policy with recipients and signers in Spark: executors seal what nothing there opens, the driver signs it, and a
+reader's policy reads it.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import bloomseal as bs
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_what_executors_seal_opens_for_readers_alone(
-    spark: SparkSession, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, work: Path, author: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLOOMSEAL_KEYRING", raising=False)
     ring = bs.Keyring(tmp_path / "reader.json", create=True)
@@ -31,6 +35,7 @@ def test_what_executors_seal_opens_for_readers_alone(
                 "footer_key": "pii",
                 "complete": True,
                 "columns": {"SSN": {"key": "pii", "filter": {"ndv": 1000}, "index": True}},
+                "signers": {"author": author},
             }
         },
     }
@@ -38,7 +43,7 @@ def test_what_executors_seal_opens_for_readers_alone(
     reads = bs.Policy.from_dict({**document, "kms": f"keyring://{ring.path}"})
     target = str(tmp_path / "people")
     session = spark.newSession()
-    bss.enable(session, policy=writes)
+    bss.enable(session, policy=writes, tables={"people": target})
     mine = session.range(500).selectExpr("id", "sha1(string(id)) AS SSN")
     for mode in ("error", "overwrite"):
         report = bss.write(mine, target, mode=mode)
@@ -58,9 +63,16 @@ def test_what_executors_seal_opens_for_readers_alone(
         data = path.read_bytes()
         assert not any(shape in data for shape in keys), path
     other = spark.newSession()
-    bss.enable(other, policy=reads)
+    bss.enable(other, policy=reads, tables={"people": target})
     assert other.read.parquet(target).count() == 500
-    assert bss.write(other.read.parquet(target), str(tmp_path / "again")).rows == 500
+    # The recipient's line lets anybody make a file that opens, and no signer's.
+    anybody = replace(writes.for_table("people"), signers={})
+    bs.write_table(pa.table({"id": [666], "SSN": ["forged"]}), Path(target, "forged.parquet"), policy=anybody)
+    for way in (lambda: other.read.parquet(target).collect(), lambda: bss.check_table(session, target)):
+        with pytest.raises(Exception, match="nobody signed"):
+            way()
+    Path(target, "forged.parquet").unlink()
+    assert bss.write(other.read.parquet(target).limit(9), target, mode="overwrite").rows == 9
     # Anybody who can write to the table can put a file there that is for somebody else.
     stranger = bs.Keyring(tmp_path / "stranger.json", create=True)
     stranger.create("pii", kind="hpke")

@@ -9,7 +9,7 @@ A request holds
 
 ================  ===================================================================================================
 ``id``            any number
-``op``            ``"wrap"``, ``"unwrap"`` or ``"log"``
+``op``            ``"wrap"``, ``"unwrap"``, ``"log"``, ``"judge"``, ``"sign"`` or ``"signer"``
 ``kms``           the KMS URI that the caller has configured; it holds no secret (`client_for` opens it)
 ``master_key``    the master key's name
 ``key``           for wrap: the key, base64 of 16, 24 or 32 bytes
@@ -19,11 +19,18 @@ A request holds
 ``column``        for log: the column's dotted path; may be null
 ``key_metadata``  for log: the key's, base64
 ``refused``       for log: why the key was not handed out; null where it is
+``table``         for judge, sign and signer: the table's name
+``signers``       likewise: its signers, as JSON: name → public keys as lines
+``path``          for judge and sign, as ``length`` (a text), ``tail_sha256``, ``aad_file_unique`` and ``aad_prefix``:
+                  what stands in the statement about a file (`bloomseal.keytools.signatures.envelope.Statement`)
+``envelope``      for judge: the signature beside the file, base64; null where there is none
 ``timeout``       seconds for this key, retries included (default 30)
 ``lifetime``      seconds that an unwrapped key is kept (default 600)
 ================  ===================================================================================================
 
-and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, or ``problem`` and ``message``. Problems
+and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, ``envelope`` (base64), ``signer`` (who
+signed the file, or would sign here), ``refused`` (why nobody is believed to have), or ``problem`` and ``message``.
+Problems
 are those of `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``,
 ``throttled``, ``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is
 missing), and ``request`` for a request that makes no sense, or is longer than 512 KiB. A message is a line, and safe to
@@ -51,7 +58,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ..core.encryption import SecretKey
 from ..core.errors import BloomsealError, KeyAccessError, UsageError
@@ -63,6 +70,9 @@ from .access_log import AccessLog
 from .kms.calls import started
 from .kms.common import claimed_version
 from .tools import KeyTools
+
+if TYPE_CHECKING:
+    from .signatures.signers import Signers
 
 __all__ = ["ACCESS_LOG", "PROTOCOL", "KeyHelper", "main"]
 
@@ -87,6 +97,7 @@ class KeyHelper:
         self._log = os.environ.get(ACCESS_LOG) or None
         self._lock = threading.Lock()
         self._tools: dict[tuple[str, float, float], Future[KeyTools]] = {}
+        self._signers: dict[tuple[str, str, str], Signers] = {}
 
     def answer(self, line: bytes) -> bytes:
         """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign
@@ -109,6 +120,8 @@ class KeyHelper:
     def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("op") == "log":
             return self._entry(request)
+        if request.get("op") in ("judge", "sign", "signer"):
+            return self._signed(request)
         master_key = _text(request, "master_key")
         match request.get("op"):
             case "wrap":
@@ -123,7 +136,26 @@ class KeyHelper:
                     "open", request, lambda tools: tools.unwrap(wrapped, master_key, tools.calls_for(None))
                 )
                 return {"key": base64.b64encode(opened.reveal()).decode("ascii")}
-        raise _MalformedError("op is wrap, unwrap or log")
+        raise _MalformedError("op is wrap, unwrap, log, judge, sign or signer")
+
+    def _signed(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Who signed a file; or its signature, by the key that this process's environment names; or whose that is."""
+        from .signatures.envelope import Statement, judge  # few tables have signers
+        from .signatures.signers import Signers
+
+        kms, table, text = (_text(request, name) for name in ("kms", "table", "signers"))
+        signers = self._signers.get((kms, table, text))
+        if signers is None or request["op"] == "signer":  # a job begins: its key is looked up anew
+            signers = self._signers[kms, table, text] = Signers(json.loads(text), table, kms=kms)
+        if request["op"] == "signer":
+            return {"signer": signers.own[0]}
+        told: dict[str, Any] = {name: _text(request, name) for name in Statement._fields}
+        statement = Statement(**{**told, "length": int(told["length"])})
+        if request["op"] == "sign":
+            return {"envelope": base64.b64encode(signers.sign(statement)).decode("ascii")}
+        beside = request.get("envelope")
+        found = judge(None if beside is None else base64.b64decode(beside), statement, signers.public_keys)
+        return {"refused": found.why} if found.signer is None else {"signer": found.signer}
 
     def _entry(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """An entry of the access log about one file, from a caller that is about to use one of its keys."""

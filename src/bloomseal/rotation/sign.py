@@ -61,7 +61,7 @@ class Sign(Job):
                     file=file.name,
                 )
             # The end that was opened is the one that is signed.
-            digest, made = sign.seal(seen, source.name)
+            digest, made = sign.seal(seen)
             with storage_errors("write the signature", ref.path):
                 SignatureBeside(ref, digest).write(made)
         return FileOutcome(file.name, self.done, signed_by=sign.name, old_size=file.size, new_size=file.size)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
-from ..core.errors import UnsupportedError, UsageError
+from ..core.errors import UsageError
 from ..core.text import articled
 from ..keytools.keyring.passphrase import PASSPHRASE_FILE_VARIABLE
 from ..keytools.kms.registry import check_uri
@@ -24,7 +24,6 @@ __all__ = [
     "absolute_kms",
     "kms_of",
     "refuse_secrets",
-    "refuse_signers",
 ]
 
 MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
@@ -52,21 +51,6 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
         ours = (name.endswith(ACCESS) and value.startswith("bloomseal:")) or name.endswith(PASSPHRASE_FILE_VARIABLE)
         if _SECRET.search(name) and value and not ours:
             raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
-
-
-def refuse_signers(tables: Iterable[TablePolicy]) -> None:
-    """Keep Spark's own reader and writer away from tables whose files are signed: the one checks no signature, and the
-    other makes none.
-
-    Raises:
-        UnsupportedError: a table has signers.
-    """
-    for table in tables:
-        if table.signers:
-            raise UnsupportedError(
-                f"the files of table {table.name} are signed, which Spark's own reader and writer know nothing of",
-                hint="bloomseal.spark.read(spark, path, policy=...) checks signatures; a policy without the table here",
-            )
 
 
 def kms_uri(table: TablePolicy) -> str:

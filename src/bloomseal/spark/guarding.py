@@ -16,7 +16,7 @@ from ..core.columns import in_tables
 from ..core.encryption import Algorithm
 from ..core.errors import PolicyError, UsageError
 from ..policy import Policy, TablePolicy
-from .given import ACCESS, CRYPTO_FACTORY, refuse_signers
+from .given import ACCESS, CRYPTO_FACTORY
 from .jar import BATCH_COMMITS, KMS_CLIENT, STREAM_COMMITS
 from .listing import qualified, split_uri
 from .settings import options
@@ -88,11 +88,7 @@ def table_place(table: TablePolicy, folder: str | None, *, pinned: bool = False)
     Args:
         folder: the table's, as a URI; None where it is not known.
         pinned: for a read that holds each column to the master keys that the policy names.
-
-    Raises:
-        UnsupportedError: as `refuse_signers`.
     """
-    refuse_signers((table,))
     prefix = None
     if table.aad_prefix is not None:
         prefix = [
@@ -112,6 +108,7 @@ def table_place(table: TablePolicy, folder: str | None, *, pinned: bool = False)
         # Where all columns are sealed; others are kept out of the names of folders by their keys.
         "folders": sorted(table.partition_by) if table.complete or table.uniform else None,
         "pins": _pins(table) if pinned else None,
+        "signers": table.signers or None,
     }
 
 
@@ -148,8 +145,17 @@ def guard_of(
     Args:
         folders: table → its folder, as a URI.
         everywhere, sealed, plain: where sealed files are wanted, and where plaintext is allowed all the same; URIs.
+
+    Raises:
+        PolicyError: a table has signers, and no folder is known for it.
     """
     tables = {} if policy is None else policy.tables
+    for name, table in tables.items():
+        if table.signers and name not in folders:
+            raise PolicyError(
+                f"the files of table {name} are signed for their places, and its folder is not known",
+                hint=f'tables={{"{name}": folder}}; root in the policy',
+            )
     return {
         "everywhere": everywhere,
         "sealed": sorted({*sealed, *folders.values()}),

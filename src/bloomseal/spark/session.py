@@ -111,7 +111,8 @@ def enable(
 
     Raises:
         UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
-        PolicyError: the policy can't be used, or has no table of a name in `tables`.
+        PolicyError: the policy can't be used, has no table of a name in `tables`, or signers of a table whose folder is
+            not known.
 
     Warns:
         BloomsealWarning: what `advice` says; that timestamps will be written as microseconds and not as INT96.
@@ -182,7 +183,8 @@ def settings_for(spark: SparkSession, table: TablePolicy, target: str, *, pinned
         PolicyError: the table's folder is another one.
     """
     known = _given[_name(spark)]
-    if not pinned and table.aad_prefix is None and not any(one["prefix"] for one in known["tables"]):
+    bound = table.aad_prefix or table.signers or any(one["prefix"] or one["signers"] for one in known["tables"])
+    if not pinned and not bound:
         return {}
     given = {**known, "tables": [table_place(table, folder_uri(table, target), pinned=pinned)]}
     return {ACCESS: f"bloomseal:{_add_settings(spark, given)}"}

@@ -14,7 +14,7 @@ from ..core.errors import UnsupportedError, UsageError
 from ..core.parquet.expectation import Expectation
 from ..policy import ColumnPolicy, Policy, TablePolicy, table_policy
 from ..table.hive import check_partitioning
-from .given import CRYPTO_FACTORY, refuse_secrets, refuse_signers
+from .given import CRYPTO_FACTORY, refuse_secrets
 from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def options(
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
-        UnsupportedError: something that Spark's own writer can't do, such as a filter on a column whose name has a dot,
-            or signatures.
+        UnsupportedError: something that Spark's own writer can't do, such as a filter on a column whose name has a dot.
         PolicyError: no such table, or an unusable policy.
     """
     chosen = table_policy(policy, table)
-    refuse_signers((chosen,))
     found = {
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
         "parquet.encryption.kms.client.class": KMS_CLIENT,
@@ -68,7 +66,7 @@ def options(
     }
     # The bridge seals nothing in the place of another table, and makes the prefix of what `enable` was given.
     found["bloomseal.table"] = chosen.name
-    found["bloomseal.bound"] = _flag(chosen.aad_prefix is not None)
+    found["bloomseal.bound"] = _flag(chosen.aad_prefix is not None or bool(chosen.signers))
     columns = _columns(chosen, schema)
     footer_key = _spelt(chosen.footer_key, chosen)
     if chosen.uniform:

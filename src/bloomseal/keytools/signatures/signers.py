@@ -91,6 +91,22 @@ class Signers:
         data = SignatureBeside(ref, seen.tail.digest).read()
         return judge(data, Statement.of(seen, self.table, self.path(ref)), self.public_keys)
 
+    def sign(self, statement: Statement) -> bytes:
+        """The envelope of a statement, signed here.
+
+        Raises:
+            PolicyError, UsageError: as `own`.
+            KeyAccessError: the KMS refuses, or makes a signature that does not verify.
+        """
+        name, signers = self.own
+        keys = self.public_keys[name]
+        made = envelope(
+            statement.to_bytes(), [(key, _one_form(key, by)) for key, by in zip(keys, signers, strict=True)]
+        )
+        if judge(made, statement, {name: keys}).signer is None:
+            raise KeyAccessError("the signature that was made does not verify", file=statement.path)
+        return made
+
     @cached_property
     def own(self) -> tuple[str, tuple[Signer, ...]]:
         """The signer here: his name among the table's, and what signs with each of his keys.
@@ -160,8 +176,7 @@ class TailSigner:
     """
 
     def __init__(self, signers: Signers, ref: FileRef) -> None:
-        self._signers, self._path = signers, signers.path(ref)
-        self.name, self._own = signers.own
+        self._signers, self._path, self.name = signers, signers.path(ref), signers.own[0]
         if not SignatureBeside(ref, "0" * 64).fits:
             raise UsageError(
                 "a name too long for its signature's to be made of it", file=ref.path, hint="a shorter one"
@@ -171,20 +186,13 @@ class TailSigner:
         """The digest of the tail, and the envelope.
 
         Raises:
-            KeyAccessError: the KMS refuses, or makes a signature that does not verify.
+            KeyAccessError: as `Signers.sign`.
         """
-        return self.seal(peek(source), source.name)
+        return self.seal(peek(source))
 
-    def seal(self, seen: Peek, name: str) -> tuple[str, bytes]:
-        """As `__call__`, of a file of this name whose end was read."""
-        statement = Statement.of(seen, self._signers.table, self._path)
-        keys = self._signers.public_keys[self.name]
-        made = envelope(
-            statement.to_bytes(), [(key, _one_form(key, by)) for key, by in zip(keys, self._own, strict=True)]
-        )
-        if judge(made, statement, {self.name: keys}).signer is None:
-            raise KeyAccessError("the signature that was made does not verify", file=name)
-        return seen.tail.digest, made
+    def seal(self, seen: Peek) -> tuple[str, bytes]:
+        """As `__call__`, of a file whose end was read."""
+        return seen.tail.digest, self._signers.sign(Statement.of(seen, self._signers.table, self._path))
 
 
 def need_signer(spec: Any) -> None:

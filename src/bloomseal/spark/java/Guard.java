@@ -51,7 +51,7 @@ final class Guard {
     }
     boolean parquet = conf.get("parquet.write.support.class") != null;
     boolean keys = names(conf, "parquet.encryption.footer.key", "parquet.encryption.uniform.key");
-    if (isIn(given, "plain", conf, place)) {
+    if (isPlain(given, conf, place)) {
       return;
     }
     JsonNode table = parquet ? TablePlaces.told(conf, given, place) : null;
@@ -91,7 +91,7 @@ final class Guard {
   static void checkPlain(Configuration conf, Path file) {
     try {
       JsonNode given = KeyBridge.given(conf);
-      if (given != null && wanted(given, conf, file) && !isIn(given, "plain", conf, file)) {
+      if (given != null && wanted(given, conf, file) && !isPlain(given, conf, file)) {
         throw TablePlaces.refused(UNKEYED, file);
       }
     } catch (IOException e) {
@@ -140,7 +140,12 @@ final class Guard {
   /** Whether a file lies below the folder of a table, as enable was told, and where no plaintext is allowed. */
   static boolean isInTable(Configuration conf, Path file) throws IOException {
     JsonNode given = KeyBridge.given(conf);
-    return given != null && TablePlaces.told(conf, given, file) != null && !isIn(given, "plain", conf, file);
+    return given != null && TablePlaces.told(conf, given, file) != null && !isPlain(given, conf, file);
+  }
+
+  /** Whether plaintext is allowed: a table with signers has no such place. */
+  private static boolean isPlain(JsonNode given, Configuration conf, Path place) throws IOException {
+    return isIn(given, "plain", conf, place) && !TablePlaces.isSigned(TablePlaces.told(conf, given, place));
   }
 
   private static boolean wanted(JsonNode given, Configuration conf, Path place) throws IOException {
@@ -213,19 +218,19 @@ final class Guard {
     return new String(found, "ISO-8859-1");
   }
 
-  private static boolean isHidden(FileStatus file) {
-    String name = file.getPath().getName();
+  static boolean isHidden(Path file) {
+    String name = file.getName();
     return name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0);
   }
 
   private static boolean isData(FileStatus file) {
-    return file.isFile() && !isHidden(file) && file.getPath().getName().endsWith(".parquet") && file.getLen() > 11;
+    return file.isFile() && !isHidden(file.getPath()) && file.getPath().getName().endsWith(".parquet") && file.getLen() > 11;
   }
 
   private static FileStatus first(FileSystem files, Path folder) throws IOException {
     FileStatus[] found = files.listStatus(folder);
     for (int i = 0; i < found.length; i++) {
-      FileStatus below = isHidden(found[i]) || !found[i].isDirectory() ? null : first(files, found[i].getPath());
+      FileStatus below = isHidden(found[i].getPath()) || !found[i].isDirectory() ? null : first(files, found[i].getPath());
       if (isData(found[i]) || below != null) {
         return below == null ? found[i] : below;
       }

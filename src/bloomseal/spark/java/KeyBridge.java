@@ -114,7 +114,7 @@ public final class KeyBridge implements KmsClient {
     return text == null ? null : JSON.readTree(text);
   }
 
-  private static byte[] sha256(byte[] text) {
+  static byte[] sha256(byte[] text) {
     try {
       return MessageDigest.getInstance("SHA-256").digest(text);
     } catch (GeneralSecurityException e) {
@@ -207,7 +207,7 @@ public final class KeyBridge implements KmsClient {
   }
 
   /** The helper's answer to a request with these fields, each name before its value. */
-  private JsonNode answer(String about, String[] fields) {
+  JsonNode answer(String about, String[] fields) {
     try {
       ObjectNode request = (ObjectNode) JSON.readTree(settings);
       for (int i = 0; i < fields.length; i += 2) {
@@ -222,7 +222,7 @@ public final class KeyBridge implements KmsClient {
     }
   }
 
-  private static String reason(JsonNode answer) {
+  static String reason(JsonNode answer) {
     return answer.hasNonNull("message") ? KeyHelper.safe(answer.get("message").asText()) : "the key helper gave no reason";
   }
 

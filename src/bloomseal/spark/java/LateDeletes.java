@@ -72,6 +72,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       return found;
     }
     context.getConfiguration().set(OUTPUT, own().toString());
+    TablePlaces.sign(context.getConfiguration());
     try {
       committer = parquet ? new ParquetOutputCommitter(own(), context) : new FileOutputCommitter(own(), context);
     } catch (IOException e) {
@@ -101,6 +102,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       for (int i = 0; replaced != null && i < replaced.size(); i++) {
         Guard.checkReplaced(conf, (Path) replaced.get(i));
       }
+      SignedTail.needSigner(conf, new Path(table));
       // By version 2 the files of each task are moved as it ends: whoever fails afterwards leaves them beside the old.
       conf.setInt("mapreduce.fileoutputcommitter.algorithm.version", 1);
       super.setupJob(context);
@@ -159,7 +161,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       FileStatus[] ended = committer == null ? new FileStatus[0] : files.listStatus(committer.getJobAttemptPath(context));
       for (int i = 0; i < ended.length; i++) {
         if (!ended[i].getPath().getName().equals("_temporary")) {
-          move(files, ended[i].getPath(), new Path(table));
+          move(conf, files, ended[i].getPath(), new Path(table));
         }
       }
       super.commitJob(context, tasks);
@@ -182,15 +184,18 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
     }
   }
 
-  /** A task's files to the table. Folders are made, not moved: another write may make the same, and one would lie in the other. */
-  private static void move(FileSystem files, Path from, Path to) throws IOException {
+  /** A task's files to the table, signed where that is wanted. Folders are made, not moved: another write may make the same, and one would lie in the other. */
+  private static void move(Configuration conf, FileSystem files, Path from, Path to) throws IOException {
     FileStatus[] found = files.listStatus(from);
     for (int i = 0; i < found.length; i++) {
       Path place = new Path(to, found[i].getPath().getName());
       if (found[i].isDirectory()) {
         makeFolder(files, found[i].getPath(), place);
-        move(files, found[i].getPath(), place);
-      } else if (!files.rename(found[i].getPath(), place)) {
+        move(conf, files, found[i].getPath(), place);
+        continue;
+      }
+      SignedTail.sign(conf, found[i].getPath(), place);
+      if (!files.rename(found[i].getPath(), place)) {
         throw new IOException("a file can't be moved to " + place);
       }
     }

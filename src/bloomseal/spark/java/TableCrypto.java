@@ -132,15 +132,20 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
     boolean sealed = sealedOnly(conf, file);
     Guard.checkRead(conf, file, sealed);
     TablePlaces place = TablePlaces.of(conf, file);
+    byte[] signed = place != null && place.isSigned() ? SignedTail.keyMetadata(conf, place) : null;
     if (place != null && place.pins() != null) {
       FileKeys keys = new FileKeys(conf, file, place);
-      Pins.check(conf, place, keys, properties(place, keys, true));
+      Pins.check(conf, place, keys, properties(place, keys, signed, true));
     }
-    return properties(place, new FileKeys(conf, file, place), sealed);
+    return properties(place, new FileKeys(conf, file, place), signed, sealed);
   }
 
-  private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, boolean sealed) {
+  /** @param signed what leads to the key of the footer that a signer has signed: none opens under another key; null: any may */
+  private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, byte[] signed, boolean sealed) {
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withKeyRetriever(keys);
+    if (place != null && place.isSigned()) {
+      builder.withFooterKey(keys.getKey(signed));
+    }
     byte[] prefix = place == null ? null : place.prefix();
     if (prefix != null) {
       builder.withAADPrefix(prefix);

@@ -26,13 +26,15 @@ import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
  * Written for Janino, hence without lambdas and generics.
  */
 final class TablePlaces {
+  /** Whether a task's files are signed when they are committed. */
+  private static final String SIGNED = "bloomseal.signed.by.commit";
   /** Where Hadoop's committers have a task write, and Spark's dynamic overwrites, before the file's path below the table. */
   private static final Pattern STAGED =
       Pattern.compile("(?:\\.spark-staging-[^/]+/)?_temporary/[0-9]+/_temporary/attempt_[^/]+/(.+)", Pattern.DOTALL);
 
   /** Null: the policy binds files to their places, and this is in no table's. */
   private final JsonNode table;
-  private final String path;
+  final String path;
   /** The policy binds the files of this table, or of another one, to their places. */
   private final boolean bound;
   final Path file;
@@ -61,6 +63,10 @@ final class TablePlaces {
     if (found != null) {
       found.checkFolders();
     }
+    if (found != null && found.isSigned() && !conf.getBoolean(SIGNED, false)) {
+      throw refused("the files of table " + KeyBridge.shown(found.name()) + " are signed when Spark commits them, and this write has "
+          + "another commit: bloomseal.spark.write; or a policy without signers, and bloomseal sign", staged);
+    }
     if (wanted != null && (found == null ? bound : !found.name().equals(wanted))) {
       throw refused("the options are those of table " + KeyBridge.shown(wanted) + ", and this is not known as its folder: "
           + "bloomseal.spark.enable(spark, policy=..., tables={name: folder})", staged);
@@ -68,10 +74,10 @@ final class TablePlaces {
     return found;
   }
 
-  /** Whether a table's files have an AAD prefix: then the session's keys serve the policy's tables, and no other file. */
+  /** Whether a table's files have an AAD prefix, or signers: then the session's keys serve the policy's tables, and no other file. */
   private static boolean isBinding(JsonNode given) {
     for (Object table : given == null ? Collections.emptyList() : (Iterable) given.get("tables")) {
-      if (((JsonNode) table).hasNonNull("prefix")) {
+      if (((JsonNode) table).hasNonNull("prefix") || isSigned((JsonNode) table)) {
         return true;
       }
     }
@@ -197,6 +203,24 @@ final class TablePlaces {
       }
     }
     return new Path(folder.toString().replaceFirst("/*$", "/") + rest);
+  }
+
+  /** Whether the files of a table, which may be null, are read only if one of its signers has signed them. */
+  static boolean isSigned(JsonNode table) {
+    return table != null && table.hasNonNull("signers");
+  }
+
+  boolean isSigned() {
+    return isSigned(table);
+  }
+
+  /** Lets a task write files of such a table: its commit protocol signs them. */
+  static void sign(Configuration conf) {
+    conf.setBoolean(SIGNED, true);
+  }
+
+  JsonNode signers() {
+    return table.get("signers");
   }
 
   String name() {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ...core.errors import UsageError
+from ...core.errors import UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ..given import absolute_kms, kms_uri
 from ..listing import classic_jvm, in_folder, qualified, split_uri
@@ -72,6 +72,19 @@ class TableJob:
         self.base, self.root = split_uri(where)
         # A relative keyring is meant from here; executors run in folders of their own.
         self.policy = in_folder(replace(chosen, kms=absolute_kms(kms_uri(chosen))), where)
+
+    def need_unsigned(self, operation: str) -> None:
+        """Refuse work after which each executor would have to sign.
+
+        Raises:
+            UnsupportedError: the table has signers.
+        """
+        if self.policy.signers:
+            raise UnsupportedError(
+                f"the files of table {self.policy.name} are signed, and executors hold no key to sign with",
+                file=os.fspath(self.path),
+                hint=f"bloomseal {operation}, on one machine",
+            )
 
     def described(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Let Spark's progress bar and UI say that this is done with the table."""

@@ -72,9 +72,11 @@ def attach(spark: SparkSession, path: str | os.PathLike[str], **options: Unpack[
 
     Raises:
         UsageError: as `verify`; or the policy promises no filters.
-        UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
+        UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change; or one with
+            signers.
     """
     job = TableJob(spark, path, **options)
+    job.need_unsigned("attach")
     if not job.policy.bloom_filters():
         raise UsageError(f"the policy promises no filters for {job.policy.name}")
     with job.described("attach filters to"):

@@ -77,6 +77,7 @@ def rewrap(
 
     Raises:
         UsageError: as `verify`.
+        UnsupportedError: the table has signers: executors hold no key to sign with.
     """
     told = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
     return _Cluster(TableJob(spark, path, **options), "rewrap", told).run(dry_run=dry_run, indexed=True)
@@ -214,6 +215,7 @@ class _Cluster:
     def __init__(self, table: TableJob, operation: str, options: Mapping[str, Any]) -> None:
         self.work = _Work(operation, pickle.dumps(table.policy), pickle.dumps(options), table.base)
         self._table = table
+        table.need_unsigned(operation)
         listed = list_files(table.spark, table.path)
         # Those that are only told are among them: dead, hidden, left by killed writers. An audit counts none that is
         # not.

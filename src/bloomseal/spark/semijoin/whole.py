@@ -76,7 +76,7 @@ def _bridge_opens(settings: SourceOptions, table: TablePolicy) -> bool:
         settings.allow_unverified_footer,
     )
     # It tries one prefix for each file, takes any writer that the KMS lets wrap, and has the access log of the JVM.
-    policy = table.previous_aad_prefixes, table.authentic_writers, table.access_log, table.reading, table.signers
+    policy = table.previous_aad_prefixes, table.authentic_writers, table.access_log, table.reading
     return not any((*options, *policy)) and settings.columns_without_key == "error"
 
 

@@ -18,6 +18,7 @@ from ...core.parquet.footer import FooterKind, peek
 from ...core.parquet.statistics import all_null
 from ...core.storage.ref import FileRef
 from ...keytools.recipients.recipient import recipients_of, version_name
+from ...keytools.signatures.signers import need_signed
 from ...policy import Policy, TablePolicy
 from ...read.parquet import ParquetFile, need_parquet
 from ...storage.discovery.kinds import NothingThereError
@@ -297,6 +298,8 @@ def _check(
 def _look_without_keys(ref: FileRef, table: TablePolicy) -> _Checked:
     with open_source(ref) as source:
         found = peek(source)
+        if table.authors is not None:
+            need_signed(source, found, table.authors)
     if found.kind is not (FooterKind.SIGNED if table.plaintext_footer else FooterKind.ENCRYPTED):
         raise PolicyError("the footer is not sealed as the policy says")
     told = table.keys.describe(found.key_metadata, ref)

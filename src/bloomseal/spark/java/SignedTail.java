@@ -1,0 +1,216 @@
+package bloomseal.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.ByteArrayInputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.OpenOption;
+import java.nio.file.Paths;
+import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HexFormat;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.format.EncryptionAlgorithm;
+import org.apache.parquet.format.FileCryptoMetaData;
+import org.apache.parquet.format.FileMetaData;
+import org.apache.parquet.format.Util;
+import org.apache.spark.TaskContext;
+
+/**
+ * The tail of a file in a table whose policy names signers, and the signature beside the file. The key helper knows what is signed, who
+ * may sign, and on the driver the key to sign with (keytools/signatures); it is told what stands in the tail.
+ *
+ * parquet-java opens the file after this look, and may find another one there. So it is given the footer key that the verified tail
+ * leads to: no other file opens under that.
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+final class SignedTail {
+  /** As limits.py and layout.py have them. */
+  private static final int LONGEST_FOOTER = 1 << 30;
+  private static final int LONGEST_SIGNATURE = 64 * 1024;
+  private static final int FIRST_READ = 64 * 1024;
+  private static final ThreadLocal LAST = new ThreadLocal();
+
+  private final long length;
+  private final String digest;
+  private byte[] unique;
+  private byte[] prefix;
+  private byte[] keyMetadata;
+
+  private SignedTail(Configuration conf, Path file) throws IOException {
+    FileSystem files = file.getFileSystem(conf);
+    length = files.getFileStatus(file).getLen();
+    byte[] tail;
+    FSDataInputStream opened = files.open(file);
+    try {
+      tail = tail(opened);
+    } finally {
+      opened.close();
+    }
+    digest = HexFormat.of().formatHex(KeyBridge.sha256(tail));
+    EncryptionAlgorithm algorithm;
+    if (new String(tail, tail.length - 4, 4, StandardCharsets.ISO_8859_1).equals("PARE")) {
+      FileCryptoMetaData found = Util.readFileCryptoMetaData(new ByteArrayInputStream(tail));
+      algorithm = found.getEncryption_algorithm();
+      keyMetadata = found.getKey_metadata();
+    } else {
+      FileMetaData found = Util.readFileMetaData(new ByteArrayInputStream(tail), true);
+      algorithm = found.getEncryption_algorithm();
+      keyMetadata = found.getFooter_signing_key_metadata();
+    }
+    if (algorithm == null) {
+      throw TablePlaces.refused("the file is in plaintext, and those of a table with signers are sealed", file);
+    } else if (algorithm.isSetAES_GCM_V1()) {
+      unique = algorithm.getAES_GCM_V1().getAad_file_unique();
+      prefix = algorithm.getAES_GCM_V1().getAad_prefix();
+    } else {
+      unique = algorithm.getAES_GCM_CTR_V1().getAad_file_unique();
+      prefix = algorithm.getAES_GCM_CTR_V1().getAad_prefix();
+    }
+  }
+
+  /** From the FileCryptoMetaData, or the plaintext footer, to the end. */
+  private byte[] tail(FSDataInputStream opened) throws IOException {
+    byte[] end = new byte[(int) Math.min(length, FIRST_READ)];
+    opened.readFully(length - end.length, end);
+    int footer = end.length < 12 ? -1 : ByteBuffer.wrap(end).order(ByteOrder.LITTLE_ENDIAN).getInt(end.length - 8);
+    if (footer < 0 || footer > Math.min(LONGEST_FOOTER, length - 12)) {
+      throw new IOException("not a Parquet file, or a truncated one");
+    }
+    if (footer + 8 <= end.length) {
+      return Arrays.copyOfRange(end, end.length - footer - 8, end.length);
+    }
+    byte[] tail = new byte[footer + 8];
+    opened.readFully(length - tail.length, tail);
+    return tail;
+  }
+
+  /**
+   * What leads to the key of a file's footer, if one of the table's signers has signed it. A task asks several times in a row, and is
+   * answered by one look.
+   */
+  static byte[] keyMetadata(Configuration conf, TablePlaces place) {
+    TaskContext task = TaskContext.get();
+    String look = task == null ? null : task.taskAttemptId() + " " + place.file + " " + conf.get("parquet.encryption.key.access.token");
+    Object[] last = (Object[]) LAST.get();
+    if (look == null || last == null || !look.equals(last[0])) {
+      try {
+        SignedTail tail = new SignedTail(conf, place.file);
+        tail.need(conf, place);
+        last = new Object[] {look, tail.keyMetadata};
+      } catch (IOException e) {
+        throw new UncheckedIOException(place.file.toString(), e);
+      }
+      LAST.set(last);
+    }
+    return (byte[]) last[1];
+  }
+
+  private void need(Configuration conf, TablePlaces place) throws IOException {
+    byte[] envelope = read(beside(place.file), conf);
+    JsonNode answer = ask(conf, place, "judge", envelope == null ? null : Base64.getEncoder().encodeToString(envelope));
+    if (answer.hasNonNull("refused")) {
+      throw TablePlaces.refused(KeyHelper.safe(answer.get("refused").asText()) + ", and files of table " + KeyBridge.shown(place.name())
+          + " are read only if one of its signers has", place.file);
+    }
+    told(answer, "signer", place.file);
+  }
+
+  /** Before a job writes its first file into a table whose files are signed: the driver has a key to sign with. */
+  static void needSigner(Configuration conf, Path table) throws IOException {
+    JsonNode given = KeyBridge.given(conf);
+    JsonNode found = given == null ? null : TablePlaces.told(conf, given, table);
+    if (TablePlaces.isSigned(found)) {
+      String[] request = {"op", "signer", "table", found.get("name").textValue(), "signers", found.get("signers").toString()};
+      told(KeyBridge.of(conf).answer("the key to sign with", request), "signer", table);
+    }
+  }
+
+  /**
+   * Signs a file that a task has written, before anybody finds it.
+   *
+   * @param written where it lies
+   * @param file its place in the table
+   */
+  static void sign(Configuration conf, Path written, Path file) throws IOException {
+    TablePlaces place = Guard.isHidden(file) ? null : TablePlaces.of(conf, file);
+    if (place == null || !place.isSigned()) {
+      return;
+    }
+    SignedTail tail = new SignedTail(conf, written);
+    byte[] envelope = Base64.getDecoder().decode(told(tail.ask(conf, place, "sign", null), "envelope", file));
+    Path beside = tail.beside(file);
+    FileSystem files = file.getFileSystem(conf);
+    if (files instanceof LocalFileSystem) {
+      // Hadoop's own leaves a checksum beside it, and starts a process to give it its permissions.
+      OpenOption[] fresh = new OpenOption[] {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
+      Files.write(Paths.get(beside.toUri().getPath(), new String[0]), envelope, fresh);
+      return;
+    }
+    FSDataOutputStream opened = files.create(beside, false);
+    try {
+      opened.write(envelope);
+    } finally {
+      opened.close();
+    }
+  }
+
+  private Path beside(Path file) {
+    return new Path(file.getParent(), "_SIGNATURE_" + file.getName() + "_" + digest.substring(0, 32) + ".json");
+  }
+
+  /** Null where nothing is; nothing at all, which is no signature, where there is too much. */
+  private static byte[] read(Path place, Configuration conf) throws IOException {
+    FileSystem files = place.getFileSystem(conf);
+    try {
+      long size = files.getFileStatus(place).getLen();
+      byte[] found = new byte[size > LONGEST_SIGNATURE ? 0 : (int) size];
+      if (found.length > 0) { // a pipe has no length, and would be waited for
+        FSDataInputStream opened = files.open(place);
+        try {
+          opened.readFully(0, found);
+        } finally {
+          opened.close();
+        }
+      }
+      return found;
+    } catch (FileNotFoundException e) {
+      return null;
+    }
+  }
+
+  private JsonNode ask(Configuration conf, TablePlaces place, String op, String envelope) {
+    return KeyBridge.of(conf).answer("who wrote a file of table " + KeyBridge.shown(place.name()), new String[] {
+        "op", op, "table", place.name(), "signers", place.signers().toString(), "path", place.path, "length", String.valueOf(length),
+        "tail_sha256", digest, "aad_file_unique", hex(unique), "aad_prefix", hex(prefix), "envelope", envelope});
+  }
+
+  private static String hex(byte[] bytes) {
+    return bytes == null ? "" : HexFormat.of().formatHex(bytes);
+  }
+
+  private static String told(JsonNode answer, String name, Path place) {
+    if (answer.hasNonNull(name)) {
+      return answer.get(name).textValue();
+    }
+    String problem = answer.hasNonNull("problem") ? answer.get("problem").asText() : "invalid";
+    if (problem.equals("unusable")) {
+      throw TablePlaces.refused(KeyBridge.reason(answer) + " (the driver's JVM has the environment that it was started in)", place);
+    }
+    throw new ParquetCryptoRuntimeException(KeyBridge.reason(answer) + " [" + problem + "]");
+  }
+}
