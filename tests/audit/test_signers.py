@@ -18,6 +18,7 @@ import bloomseal as bs
 from bloomseal import evidence
 from bloomseal.audit import audit
 from bloomseal.audit.rendering.cbom import to_cbom
+from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.report import Report
 from support.signed_table import ROWS, Counted, Table, made
 from support.signing import unpack
@@ -95,6 +96,12 @@ def test_inventory_cbom_and_evidence_name_signers(spoilt: Table, tmp_path: Path)
         "signed": 1, "unsigned": 2, "unknown signer": 1, "wrong signature": 3, None: 1
     }  # fmt: skip
 
+    assert report.summary()["signatures"] == report.signatures
+    assert [(one["signer"] or one["signature"], one["files"], one["post_quantum"]) for one in report.signatures] == [
+        ("author", 1, False), ("unknown signer", 1, None), ("unsigned", 2, None), ("wrong signature", 3, None)
+    ]  # fmt: skip
+    assert "author: 1 files (ed25519, not post-quantum); unknown signer: 1 files" in to_html(report)
+
     text = to_cbom(report)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert JsonStrictValidator(SchemaVersion.V1_7).validate_str(to_cbom(report, version="1.7")) is None
@@ -124,6 +131,19 @@ def test_inventory_cbom_and_evidence_name_signers(spoilt: Table, tmp_path: Path)
         {**facts, "signature": "none seen", "signer": "late", "keys": [stranger.fingerprint], "files": 0},
     ]
     assert b"ed25519, not post-quantum" in members["index.html"]
+
+
+def test_a_signature_that_can_t_be_read_is_no_missing_one(spoilt: Table, tmp_path: Path) -> None:
+    root = tmp_path / "people"
+    shutil.copytree(spoilt.root / "day=fine", root / "day=fine")
+    (signature,) = (root / "day=fine").glob("_SIGNATURE_*")
+    signature.rename(tmp_path / "away")
+    signature.symlink_to(tmp_path / "away")
+    kms = Counted(bs.Keyring(spoilt.home / "keys.json"))
+    report = audit(root, policy=replace(spoilt, home=tmp_path, kms=kms).policy())
+    assert (report.ok, report.signatures[0]["signature"], kms.asked) == (False, "not seen", 0)
+    assert [one.rule.id for one in report.findings] == []
+    assert any("who signed" in text and "can't read the signature" in text for text in report.unseen)
 
 
 def properties(component: dict[str, Any]) -> dict[str, str]:

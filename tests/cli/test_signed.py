@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_each_command_that_writes_signs_by_the_option(table: Run, folder: Path) 
     (made,) = (folder / "people").glob("*.parquet")
     next((folder / "people").glob("_SIGNATURE_*")).unlink()
     assert table("read", "people", *policy).code != 0
+    assert re.search("signed by +collector: 1; unsigned: 1", table("audit", "people", *policy).out)
     assert table("sign", "people", *policy, *SIGNER).code == 0
     shown = table("verify", made.relative_to(folder), *policy, "--format", "json").json
     assert shown["signed_by"] == "collector"

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from .._version import __version__
 from ..core.text import counted
+from ..keytools.signatures.envelope import SignatureFault
 from ..notebook import ShownInNotebooks
 from ..policy.personal import by_name
 from ..storage.discovery.kinds import FileKind
@@ -22,6 +23,7 @@ from .facts.indexes import look_at_indexes
 from .facts.inventory import to_table
 from .facts.leftovers import Content, look_at
 from .facts.places import Places
+from .facts.uses import signatures_of
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, RuleFindings, Severity
 from .rules.judged import Facts, KeyArguments
@@ -77,6 +79,11 @@ class Report(ShownInNotebooks):
         if self.unseen or self.at_least(Severity.ERROR):
             return False
         return True if self.with_policy else None
+
+    @property
+    def signatures(self) -> list[dict[str, Any]]:
+        """Who signed how many files of the tables with signers, and how many nobody did, see `signatures_of`."""
+        return signatures_of(self.inventory)
 
     @property
     def verdict(self) -> str:
@@ -145,6 +152,7 @@ class Report(ShownInNotebooks):
             "with_policy": self.with_policy,
             "in_clear": self.in_clear,
             "looks_personal": self.personal,
+            "signatures": self.signatures,
             "counts": self.counts(),
             "rules": [one.to_dict() for one in self.by_rule()],
             "findings": [],
@@ -285,6 +293,8 @@ def _unseen(facts: Facts) -> list[str]:
         unseen.append(
             f"the columns of filters in clear, which keys would name: plaintext ones or encrypted ones ({counted(unsure, 'file')})"
         )
+    authors = [(file.path, file.authorship) for file in facts.files if file.authorship is not None]
+    unseen += [f"who signed {path}: {one.why}" for path, one in authors if one.fault is SignatureFault.UNSEEN]
     doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
     return unseen + [f"{doubt} ({counted(count, 'key')})" for doubt, count in sorted(doubts.items())]
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..audit.facts.exposure import ALL_FILES, FILTER, HIDDEN, MARKS, exposures
 from ..audit.facts.policies import Policies
-from ..audit.facts.uses import FOOTER, Use, columns_of, looked_into, signatures_of
+from ..audit.facts.uses import FOOTER, Use, columns_of, looked_into
 from ..audit.leaks import Pace, pace
 from ..audit.report import Report
 from ..audit.rules.findings import Finding
@@ -97,15 +97,15 @@ class Look:
 
     def signatures(self) -> list[dict[str, Any]]:
         """Who signed how many files of each table with signers; those too who signed none."""
-        told = signatures_of(self.report.inventory)
+        told = self.report.signatures
         seen = {(one["table"], one["signer"]) for one in told}
         for policy in self.tables:
             for name, keys in ({} if policy.authors is None else policy.authors.public_keys).items():
                 if (policy.name, name) not in seen:
                     facts = {"algorithms": [key.algorithm for key in keys], "keys": [key.fingerprint for key in keys]}
-                    told.append({"table": policy.name, "signature": "none seen", "signer": name, **facts, "files": 0})
-        # Signers sign by Ed25519 or ECDSA.
-        return [one | {"post_quantum": False if one["algorithms"] else None} for one in told]
+                    of = {"table": policy.name, "signature": "none seen", "signer": name}
+                    told.append({**of, **facts, "post_quantum": False, "files": 0})
+        return told
 
     def requirements(self) -> list[dict[str, Any]]:
         """What was seen of the columns under each requirement that the policy names. What it asks for is not judged."""

@@ -104,7 +104,7 @@ def columns_of(inventory: pa.Table) -> list[dict[str, Any]]:
 
 def signatures_of(inventory: pa.Table) -> list[dict[str, Any]]:
     """Who signed how many files of each table that has signers. Without a signer there is a fault, see
-    `SignatureFault`.
+    `SignatureFault`. No algorithm that signers may have is post-quantum.
     """
     seen = inventory.filter(pc.is_valid(inventory["signature"]))
     found = [
@@ -112,6 +112,7 @@ def signatures_of(inventory: pa.Table) -> list[dict[str, Any]]:
             **{name: row[name] for name in ("table", "signature", "signer")},
             "algorithms": _listed(row["signer_algorithms"]),
             "keys": _listed(row["signer_keys"]),
+            "post_quantum": None if row["signer_algorithms"] is None else False,
             "files": len(row["files"]),
         }
         for row in groups(seen, ("table", "signature", "signer", "signer_algorithms", "signer_keys"))

@@ -22,7 +22,7 @@ from ...core.text import safe_text
 from ...keytools.recipients.hpke import KeyKind
 from ...keytools.recipients.recipient import kind_of
 from ..facts.groups import groups
-from ..facts.uses import FOOTER, KEK, Use, signatures_of, total, uses_of
+from ..facts.uses import FOOTER, KEK, Use, total, uses_of
 from ..report import Report
 
 _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
@@ -69,7 +69,7 @@ class _Bill:
         self.data_keys: dict[_Name, list[Use]] = {}
         self.tables = {row["table"]: len(row["files"]) for row in groups(rows, ("table",)) if row["table"] is not None}
         self.keys_of: dict[str | None, set[_Name]] = {}
-        self.signatures = signatures_of(rows)
+        self.signatures = report.signatures
         for life in lives.values():
             for one in _of_master(life["bits"]):
                 self.algorithms.setdefault(one, [])

@@ -71,7 +71,8 @@ _PAGE: Final = """<!doctype html>
 <h2>What was looked at</h2>
 <dl><dt>Files</dt><dd>{{ "{:,}".format(report.files) }}, {{ "{:,}".format(chunks) }} column chunks{{ ", read as a whole" if report.deep else "" }}</dd>
 <dt>Keys</dt><dd>{{ "at hand" if report.with_keys else "none: this is what everybody sees" }}</dd>
-<dt>In clear</dt><dd>{% for what, count in report.in_clear.items() %}{{ "{:,}".format(count) }} {{ what | replace("_", " ") }}{{ "" if loop.last else ", " }}{% endfor %}</dd>
+{% if report.signatures %}<dt>Signed by</dt><dd>{% for s in report.signatures %}{{ s.signer or s.signature }}: {{ s.files }} files{% if s.algorithms %} ({{ s.algorithms | join(", ") }}, not post-quantum){% endif %}{{ "" if loop.last else "; " }}{% endfor %}</dd>
+{% endif %}<dt>In clear</dt><dd>{% for what, count in report.in_clear.items() %}{{ "{:,}".format(count) }} {{ what | replace("_", " ") }}{{ "" if loop.last else ", " }}{% endfor %}</dd>
 <dt>Time</dt><dd>{{ moment }}</dd>
 <dt>Policy</dt><dd>{{ ("its file's SHA-256 is " ~ report.policy) if report.policy else "one without a file" if report.with_policy else "none: nothing says what is to be sealed" }}</dd>
 <dt>Made by</dt><dd>bloomseal {{ version }}</dd></dl>

@@ -22,7 +22,7 @@ _RULES: Final = {
 def check_signatures(facts: Facts) -> Iterator[Finding]:
     """Files that readers refuse for want of a signature, and signatures without files."""
     for file in facts.files:
-        if file.authorship is not None and file.authorship.fault is not None:
+        if file.authorship is not None and file.authorship.fault in _RULES:
             yield found(_RULES[file.authorship.fault], file.authorship.why, None, file.path)
     for ref in facts.places.signatures:
         folder, name = posixpath.split(ref.path)

@@ -222,6 +222,10 @@ def _tell(report: Report) -> None:
             ("verdict", report.verdict),
             ("looked at", f"{report.files:,} files, {chunks:,} column chunks"),
             ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
+            (
+                "signed by",
+                "; ".join(f"{s['signer'] or s['signature']}: {s['files']:,}" for s in report.signatures) or None,
+            ),
             ("in clear", ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in report.in_clear.items())),
         ],
         title="Audit",

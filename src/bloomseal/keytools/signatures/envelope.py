@@ -70,6 +70,8 @@ class SignatureFault(StrEnum):
     """A signature by none of the table's signers, or not by all keys of one."""
     WRONG = "wrong signature"
     """It does not verify, is of another file, or has another form."""
+    UNSEEN = "not seen"
+    """It could not be read, or nobody said where the table's folder is."""
 
 
 class Authorship(NamedTuple):

@@ -147,7 +147,7 @@ class Scanner:
             try:
                 facts.authorship = signers.judge(seen, facts.ref)
             except (PolicyError, UsageError) as error:
-                facts.authorship = Authorship(fault=SignatureFault.UNSIGNED, why=error.what)
+                facts.authorship = Authorship(fault=SignatureFault.UNSEEN, why=error.what)
         if seen.kind is FooterKind.PLAINTEXT:
             return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None)
         clear = None if seen.kind is FooterKind.ENCRYPTED else seen.clear
