@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit.facts.auditor import Auditor
 from bloomseal.core.storage.ref import FileRef
 from bloomseal.policy import Policy, TablePolicy
 from iceberg.conftest import keyring, no_passphrase, vectors  # noqa: F401  # fixtures
@@ -20,6 +21,8 @@ pytest.importorskip("pyiceberg")
 from pyspark import cloudpickle
 from pyspark.sql import datasource as ds
 
+from bloomseal.spark.request import Request
+from bloomseal.spark.semijoin.question import KeyQuestion
 from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import Defaults
 from bloomseal.spark.source.source import BloomsealSource
@@ -74,7 +77,7 @@ def keys_of(place: Path, policy: TablePolicy) -> list[bytes]:
 
 
 def planned(place: Path, policy: TablePolicy) -> tuple[Any, list[Any], list[Piece]]:
-    """The reader of a table, its tasks, and their files."""
+    """The reader of a table, and its tasks and their files as they come to an executor."""
 
     class Source(BloomsealSource):
         defaults = Defaults(policy.kms, Policy({policy.name: policy}))
@@ -82,7 +85,7 @@ def planned(place: Path, policy: TablePolicy) -> tuple[Any, list[Any], list[Piec
     source = Source({"path": str(place)})
     source._inferred = False
     reader: Any = source.reader(source.schema())
-    tasks: Any = reader.partitions()
+    tasks: Any = cloudpickle.loads(cloudpickle.dumps(reader.partitions()))
     return reader, tasks, [piece for task in tasks for piece in task.pieces]
 
 
@@ -90,12 +93,21 @@ def planned(place: Path, policy: TablePolicy) -> tuple[Any, list[Any], list[Piec
 def test_no_key_travels(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
     place = vectors / "tables" / name
     reader, tasks, pieces = planned(place, policy)
-    sent = cloudpickle.dumps((reader, tasks))
+    auditor = Auditor(policy.keys, policy)
+    auditor.find(place)
+    told = [auditor.told(piece.name) for piece in pieces]
+    assert None not in told
+    sent = cloudpickle.dumps((reader, reader.partitions(), told))
     assert not [key for key in keys_of(place, policy) if key in sent or key.hex().encode() in sent]
     assert "AAD" not in repr(tasks)
     deletes = [one for piece in pieces for one in piece.deletes]
     assert bool(deletes) is (name != "people16")
-    for key in (pieces[0].key, *(one.file.key for one in deletes)):
+    assert policy.iceberg is not None
+    log = EncryptedIcebergLog(FileRef(str(place)), IcebergOpening(policy.iceberg, policy.keys.unwrap_bytes))
+    for own in log.stream_keys().values():  # nothing wraps those
+        with pytest.raises(TypeError, match="never pickled"):
+            cloudpickle.dumps(own)
+    for key in [pieces[0].key, *(one.file.key for one in deletes)]:
         assert isinstance(key, WrappedFileKey)
         assert all(value not in repr((pieces, key)) for value in (key.wrapped, str(key.kek)))
 
@@ -104,13 +116,13 @@ def test_no_key_travels(vectors: Path, policy: TablePolicy, name: str) -> None: 
 def test_a_delete_file_without_its_own_key_is_no_empty_one(vectors: Path, policy: TablePolicy, name: str) -> None:  # noqa: F811
     """Attack: by whoever alters a plan on its way, so that deleted rows come back."""
     reader, _, pieces = planned(vectors / "tables" / name, policy)
-    rules = reader._scan.settings.find_files().rules
+    log = reader._scan.settings.find_files().log
     piece = next(one for one in pieces if one.deletes)
     (delete,) = piece.deletes
     wrong = ((None, bs.PolicyError, "without a key"), (piece.key, bs.KeyAccessError, "does not open"))
     for key, kind, message in wrong:
         given = replace(delete, file=replace(delete.file, key=key))
-        file = reader._scan.settings.open(piece._replace(deletes=(given,)), rules)
+        file = reader._scan.settings.open(piece._replace(deletes=(given,)), log)
         with file, pytest.raises(kind, match=message):
             file.read()
 
@@ -161,29 +173,44 @@ def test_a_table_that_was_in_clear(tmp_path: Path, vectors: Path, policy: TableP
         assert read(place, policy=policy)["ssn"].to_pylist() == ROWS["ssn"].to_pylist()
 
 
+@pytest.fixture
+def protected(
+    vectors: Path,  # noqa: F811
+    keyring: bs.Keyring,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> bs.Keyring:
+    """With the passphrase that the session's processes have, and a second version of the master key, under which the
+    KEKs of a table beside it are.
+    """
+    from iceberg.test_destruction import rewrapped
+
+    ring = bs.Keyring(shutil.copy(keyring.path, tmp_path / "keys.json"))
+    ring.rotate("master-main")
+    rewrapped(vectors / "tables" / "dv16", ring, tmp_path)
+    ring.change_passphrase(PASSPHRASE)
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)
+    return ring
+
+
 def test_in_a_session(
     spark: SparkSession,
     vectors: Path,  # noqa: F811
     policy: TablePolicy,
-    keyring: bs.Keyring,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    protected: bs.Keyring,
 ) -> None:
     import bloomseal.spark as bss
 
     counts = {"people16": 108, "parts16": 40, "dv16": 32, "eqdel16": 22}
-    keys = {name: keys_of(vectors / "tables" / name, policy) for name in counts}
-    protected = bs.Keyring(shutil.copy(keyring.path, tmp_path / "keys.json"))
-    protected.change_passphrase(PASSPHRASE)
-    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)  # as the session's processes have it
     policy = replace(policy, kms=f"keyring://{protected.path}")
+    keys = {name: keys_of(vectors / "tables" / name, policy) for name in counts}
     spark = spark.newSession()  # of which `enable` was not called
     people = str(vectors / "tables" / "people16")
     for name, count in counts.items():
         place = vectors / "tables" / name
         frame = bss.read(spark, str(place), policy=policy)
-        assert frame.count() == count
         expected = bs.open_table(place, decryption=policy).read().to_pylist()
+        assert len(expected) == count
         assert ordered([row.asDict() for row in frame.collect()]) == ordered(expected)
         plan = frame._jdf.queryExecution().toString()
         assert not [key for key in keys[name] if key.hex() in plan]
@@ -198,5 +225,38 @@ def test_in_a_session(
     )
     told = frame._jdf.queryExecution().toString()
     assert not [value for value in (*wanted, *(key.hex() for key in keys["dv16"])) if value in told]
+    sent = cloudpickle.dumps(KeyQuestion.of(Request(spark, place, policy, None, None), "ssn", wanted).search)
+    assert not [one for one in (*keys["dv16"], *(value.encode() for value in wanted)) if one in sent]
     asked = bss.prune(spark, people, "ssn", [SSN], policy=policy).collect()
     assert (len(asked), sum(len(row.row_groups) for row in asked), {row.failure for row in asked}) == (9, 1, {None})
+
+
+def test_jobs_look_as_one_machine_does(
+    spark: SparkSession,
+    vectors: Path,  # noqa: F811
+    policy: TablePolicy,
+    protected: bs.Keyring,
+    tmp_path: Path,
+) -> None:
+    import bloomseal.audit as ba
+    import bloomseal.spark as bss
+
+    policy = replace(policy, kms=f"keyring://{protected.path}")
+    answers = []
+    for place in (vectors / "tables" / "dv16", tmp_path / "dv16"):
+        told = bss.audit(spark, place, policy=policy).report
+        assert told.inventory.equals(ba.inventory(place, policy=policy))
+        assert not [row["column"] for row in told.inventory.to_pylist() if row["error"]]
+        found = bss.may_destroy(spark, "master-main", "1", place, policy=policy, after=0)
+        own = ba.may_destroy("master-main", "1", place, policy=policy, after=0)
+        assert (found.answer, found.keys, found.under) == (own.answer, own.keys, own.under)
+        assert set(found.reasons) == set(own.reasons)
+        answers.append(found.answer)
+    assert answers == ["no", "yes"]
+    report = bss.update_index(spark, place, "ssn", policy=policy)
+    assert (report.files, report.left) == (3, {})
+    table = bs.open_table(place, decryption=policy, use_index="require")
+    everybody = sorted(table.read(["ssn"])["ssn"].drop_null().to_pylist())
+    found = bss.read(spark, place, policy=policy, where=f"ssn = '{everybody[3]}'", columns=["id"], use_index="require")
+    own = table.read(["id"], where=[("ssn", "==", everybody[3])])["id"].to_pylist()
+    assert [row.id for row in found.collect()] == own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -271,11 +272,14 @@ def test_rotations_leave_the_index_up_to_date(
 def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
     """An index by the store's tags would cover nothing of such a table when it is asked."""
     from bloomseal.spark.jobs.index_place import Place
-    from bloomseal.spark.jobs.indexing import _FileToIndex, _IndexTask
+    from bloomseal.spark.jobs.indexing import _IndexTask
+    from bloomseal.spark.source.files.piece import Piece
+    from bloomseal.storage.logs.snapshot import Snapshot
 
-    task = _IndexTask(Place(b"", "mock:///", "/lake/t", "ssn"))
+    policy = pickle.dumps(bs.policy.TablePolicy("t", "keyring:k.json", "footer"))
+    task = _IndexTask(Place(policy, "mock:///", "/lake/t", "ssn", Snapshot(0, pa.schema([]), ())))
     told = ["a", "", "b"]
-    files = [_FileToIndex(f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
+    files = [Piece("mock:///", f"/lake/t/{number}", 1, root="/lake/t", told=one) for number, one in enumerate(told)]
     members = task.members(files)
     states = [members.state(number) for number in range(3)]
     assert states == Members(members.root, members.refs, told, _unopened, logged=told).states()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from ...core.storage.ref import FileRef
 from ...keytools.sources import as_key_source
 from ...keytools.tools import KeyTools
 from ...policy import Policy, TablePolicy
+from ...storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
 from .files.file import FileFacts, FilterCheck
 from .files.scan import Scanner
 from .iceberg import SEALED_ENDINGS, EncryptedTable, TableFlaw
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
 
     from ...core.parquet.walk import Walk
     from ...core.storage.source import Source
-    from ...storage.logs.iceberg_keys import IcebergFileKey
     from .files.deep import Nonces
 
 AnyPath = str | os.PathLike[str]
+ToldKey = tuple[IcebergFileKey | WrappedFileKey, KeyFacts]
+"""The key that an Iceberg table's manifest gives a file, and the facts of it."""
 
 
 class AuditorOptions(TypedDict, total=False):
@@ -129,6 +132,19 @@ class Auditor:
         for kek in table.keks:
             facts = kms.judged(KeyFacts.of_kek(kek, kms))
             places.sealed.append(_sealed_file(table, kek.metadata, facts, opens=facts.opened_by is not None))
+
+    def told(self, path: str) -> ToldKey | None:
+        """What an auditor in another process must be told of a file; None: nothing."""
+        return self._of_manifests.get(path)
+
+    def take(self, path: str, told: ToldKey | None) -> None:
+        """Look at a file by what `told` gave. Where the KMS refuses its key, that is not at hand."""
+        if told is None or self.tools is None:
+            return
+        key, facts = told
+        if isinstance(key, WrappedFileKey):
+            with contextlib.suppress(BloomsealError):
+                self._of_manifests[path] = key.open(self.tools.unwrap_bytes, facts.master_key or "", path), facts
 
     def _unencrypted(self, places: Places) -> Iterator[TableFlaw]:
         """Where the policy expects an encrypted Iceberg table, and none is: one flaw for each of its tables."""

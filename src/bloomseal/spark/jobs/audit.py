@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ...audit.facts.auditor import Auditor
+from ...audit.facts.auditor import Auditor, ToldKey
 from ...audit.facts.files.file import FileFacts, FilterCheck
 from ...audit.facts.keys import SidecarView
 from ...audit.facts.places import Places
@@ -90,18 +90,19 @@ def looked(
     places = auditor.find(job.root)
     task = functools.partial(_scanned, pickle.dumps(job.policy), job.base, with_keys, filters)
     with job.described("audit"):
-        seen = job.collect([ref.path for ref in places.files], task)
+        seen = job.collect([(ref.path, auditor.told(ref.path)) for ref in places.files], task)
     files = [_whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
     return judged(auditor, places, files, now=now), places, auditor
 
 
 def _scanned(
-    policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
+    policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[tuple[str, ToldKey | None]]
 ) -> Iterator[_Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
     auditor = Auditor(table.keys if with_keys else None, table, with_keys=with_keys)
     scanner = auditor.scanner(FilterCheck.VALUES if filters else None)
-    for name in names:
+    for name, told in names:
+        auditor.take(name, told)
         yield _stripped(scanner.scan(FileRef(name, filesystem)))
 
 

@@ -51,7 +51,7 @@ def compact_index(
             as it was.
     """
     job = TableJob(spark, path, **options)
-    index, place = index_of(job, column)
+    index, place, _ = index_of(job, column)
     with job.described(f"compact the index {column} of"):
         return compacted(spark, index, place, everything=everything)
 

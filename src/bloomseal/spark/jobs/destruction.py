@@ -13,9 +13,9 @@ from ...audit.destruction.answer import Destruction
 from ...audit.destruction.examine import Examined, Examiner, Work
 from ...audit.destruction.look import Examination, asking
 from ...audit.destruction.question import DestructionQuestion
-from ...audit.facts.auditor import Auditor
+from ...audit.facts.auditor import Auditor, ToldKey
 from ...audit.facts.files.file import FilterCheck
-from ...audit.facts.places import Places, find_files
+from ...audit.facts.places import Places
 from ..listing import open_filesystem, qualified, split_uri
 from ..opening import table_of
 from .common import JobOptions, TableJob
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["may_destroy"]
+
+_Sent = tuple[str | None, Work, ToldKey | None]
+"""The file system of a file, what is to be looked at, and its key."""
 
 
 def may_destroy(
@@ -54,29 +57,31 @@ def may_destroy(
     placed = [split_uri(qualified(spark, one)) for one in given]
     systems = {base: open_filesystem(base) for base, _ in placed}
     base_of = {id(system): base for base, system in systems.items() if system is not None}
+    auditors = [Auditor(job.policy.keys, job.policy, filesystem=systems[base]) for base, _ in placed]
 
     def find() -> Places:
         places = Places()
-        for base, inside in placed:
-            places.add(find_files(inside, filesystem=systems[base], history=True))
+        for auditor, (_, inside) in zip(auditors, placed, strict=True):
+            places.add(auditor.find(inside, history=True))
         return places
 
+    def sent(work: Work) -> _Sent:
+        told = next(filter(None, (auditor.told(work.ref.path) for auditor in auditors)), None)
+        return base_of.get(id(work.ref.filesystem)), replace(work, ref=replace(work.ref, filesystem=None)), told
+
     def examine(question: DestructionQuestion, works: list[Work]) -> list[Examined]:
-        sent = [
-            (base_of.get(id(one.ref.filesystem)), replace(one, ref=replace(one.ref, filesystem=None))) for one in works
-        ]
         task = functools.partial(_examined, pickle.dumps(job.policy), question)
         with job.described(f"may {master_key} be destroyed, by"):
-            return job.collect(sent, task)
+            return job.collect([*map(sent, works)], task)
 
     ask = functools.partial(asking(master_key, version, after), job.policy.keys.with_pins(None))
     return Examination(ask, find, examine).answer(given)
 
 
-def _examined(
-    policy: bytes, question: DestructionQuestion, sent: Iterable[tuple[str | None, Work]]
-) -> Iterator[Examined]:
+def _examined(policy: bytes, question: DestructionQuestion, works: Iterable[_Sent]) -> Iterator[Examined]:
     table = table_of(policy)
-    examiner = Examiner(question, Auditor(table.keys, table).scanner(FilterCheck.NONE, witness=True))
-    for base, work in sent:
+    auditor = Auditor(table.keys, table)
+    examiner = Examiner(question, auditor.scanner(FilterCheck.NONE, witness=True))
+    for base, work, told in works:
+        auditor.take(work.ref.path, told)
         yield examiner.examine(replace(work, ref=replace(work.ref, filesystem=open_filesystem(base))))

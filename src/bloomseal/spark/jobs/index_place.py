@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import BloomsealError
@@ -12,11 +12,13 @@ from ...index.place import MANIFEST
 from ...table.open import open_table
 from ..listing import open_filesystem
 from ..opening import table_of
+from ..source.files.piece import Piece
 
 if TYPE_CHECKING:
     from ...index.manifest import Manifest
     from ...index.sealed import SealedIndex
     from ...policy import TablePolicy
+    from ...storage.logs.snapshot import Snapshot
     from .common import TableJob
 
 __all__ = ["Place", "index_of"]
@@ -27,6 +29,7 @@ class Place:
     """Where a table and its index are. Executors find the keys by themselves.
 
     Attributes:
+        log: what names the table's files; None: their folder.
         draft: name of the sealed manifest that has the secret; that of the index, or a draft.
     """
 
@@ -34,6 +37,7 @@ class Place:
     base: str | None
     root: str
     column: str
+    log: Snapshot | None = None
     draft: str = MANIFEST
 
     @property
@@ -52,7 +56,12 @@ class Place:
         return found
 
 
-def index_of(job: TableJob, column: str) -> tuple[SealedIndex, Place]:
-    """The index of a column, there or not, and where executors find it."""
-    index = open_table(job.root, filesystem=open_filesystem(job.base), decryption=job.policy).index(column)
-    return index, Place(pickle.dumps(job.policy), job.base, index.files.root.path, column)
+def index_of(job: TableJob, column: str) -> tuple[SealedIndex, Place, list[Piece]]:
+    """The index of a column, there or not, where executors find it, and the files of its table."""
+    table = open_table(job.root, filesystem=open_filesystem(job.base), decryption=job.policy)
+    index, parts = table.index(column), table.query([column], None, "ns").parts
+    root = index.files.root.path
+    # Whoever hashes values asks for no partition's.
+    log = None if parts.snapshot is None else replace(parts.snapshot.without_files(), stored=())
+    pieces = [Piece.of(one, job.base, root) for one in parts.files]
+    return index, Place(pickle.dumps(job.policy), job.base, root, column, log), pieces

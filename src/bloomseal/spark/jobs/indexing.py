@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 from ...core.errors import BloomsealError
-from ...core.storage.ref import FileRef
-from ...index.facts.members import Members
 from ...index.place import MANIFEST
 from ...index.update import ColumnSurvey, FoundFacts, IndexUpdate, UpdateReport, hash_files, index_policy, new_manifest
-from ..listing import open_filesystem
-from ..opening import open_table_file
+from ...table.query.indexes import Indexes
+from ..source.files.piece import Piece, parts_of
 from .common import JobOptions, TableJob
 from .compaction import compacted
 from .index_place import Place, index_of
@@ -27,6 +25,7 @@ from .index_place import Place, index_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ...index.facts.members import Members
     from ...index.manifest import Manifest
     from ...index.sealed import SealedIndex
 
@@ -65,23 +64,22 @@ def update_index(
         BloomsealError: the storage failed, or somebody rebuilt the index meanwhile. The index is as it was.
     """
     job = TableJob(spark, path, **options)
-    index, place = index_of(job, column)
+    index, place, pieces = index_of(job, column)
     folder = index.folder
     job.files_per_task = max(job.files_per_task, -(-len(index.files) // _MOST_TASKS))
     with job.described(f"index {column} of"):
         old = folder.readable() if rebuild else folder.load()
         if not rebuild and old is not None:
-            report = _updated(job, index, old, index.uncovered(), place)
+            report = _updated(job, index, old, [pieces[number] for number in index.uncovered()], place)
         else:
-            every = range(len(index.files))
-            survey = sum(job.collect(_files(index, every), _IndexTask(place).survey), ColumnSurvey())
+            survey = sum(job.collect(pieces, _IndexTask(place).survey), ColumnSurvey())
             wish = index_policy(false_places, pad, max_keys, place.table.indexes().get(column) or old)
             base = new_manifest(survey, column, wish)
             draft = f"run-{secrets.token_hex(8)}-0.parquet"  # what a killed job leaves is cleared away like such
             folder.make()
             folder.write_manifest(base, draft)
             try:
-                report = _updated(job, index, base, every, replace(place, draft=draft))
+                report = _updated(job, index, base, pieces, replace(place, draft=draft))
             finally:
                 folder.remove(draft)
         if report.runs > 1:
@@ -89,35 +87,21 @@ def update_index(
     return report
 
 
-class _FileToIndex(NamedTuple):
-    """A file to hash; `told` as `Members.logged` has it."""
-
-    name: str
-    relative: str
-    told: str | None = None
-
-
 class _IndexTask(NamedTuple):
     """What executors do."""
 
     place: Place
 
-    def members(self, files: Iterable[_FileToIndex]) -> Members:
-        place, listed = self.place, list(files)
-        filesystem = open_filesystem(place.base)
-        return Members(
-            FileRef(place.root, filesystem),
-            [FileRef(one.name, filesystem, place.root) for one in listed],
-            [one.relative for one in listed],
-            lambda number: open_table_file(listed[number].name, place.table, place.base, place.root),
-            logged=[one.told or "" for one in listed] if any(one.told is not None for one in listed) else None,
-        )
+    def members(self, pieces: Iterable[Piece]) -> Members:
+        found = Indexes(parts_of([*pieces], self.place.table, self.place.log), "auto", "auto").only
+        assert found is not None  # noqa: S101 - one folder, by which `index_of` has them
+        return found
 
-    def survey(self, files: Iterable[_FileToIndex]) -> Iterator[ColumnSurvey]:
+    def survey(self, files: Iterable[Piece]) -> Iterator[ColumnSurvey]:
         """What the footers say."""
         yield ColumnSurvey.of(self.members(files), self.place.column)
 
-    def hash(self, files: Iterable[_FileToIndex]) -> Iterator[FoundFacts | BloomsealError]:
+    def hash(self, files: Iterable[Piece]) -> Iterator[FoundFacts | BloomsealError]:
         """Values as runs."""
         members = self.members(files)
         try:
@@ -129,18 +113,10 @@ class _IndexTask(NamedTuple):
             yield found.found()
 
 
-def _files(index: SealedIndex, numbers: Iterable[int]) -> list[_FileToIndex]:
-    files, logged = index.files, index.files.logged
-    return [
-        _FileToIndex(files.refs[one].path, files.relative[one], None if logged is None else logged[one])
-        for one in numbers
-    ]
-
-
-def _updated(job: TableJob, index: SealedIndex, base: Manifest, numbers: Iterable[int], place: Place) -> UpdateReport:
+def _updated(job: TableJob, index: SealedIndex, base: Manifest, pieces: Sequence[Piece], place: Place) -> UpdateReport:
     """The manifest with what tasks find of these files, and no more than before where one fails."""
     update = IndexUpdate(index.folder, base, index.files, fresh=place.draft != MANIFEST)
-    told = job.collect(_files(index, numbers), _IndexTask(place).hash)
+    told = job.collect(pieces, _IndexTask(place).hash)
     try:
         for found in told:
             if isinstance(found, BloomsealError):

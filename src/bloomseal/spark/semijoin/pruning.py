@@ -20,7 +20,8 @@ from .question import KeyQuestion
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..source.files.piece import Piece, Rules
+    from ...storage.logs.snapshot import Snapshot
+    from ..source.files.piece import Piece
     from ..source.options import SourceOptions
     from ..source.search import KeySearch
 
@@ -80,24 +81,24 @@ def prune(
         warnings.warn(f"pruning can't pay: {question.prediction}", BloomsealWarning, stacklevel=2)
     plan, where = question.plan, request.settings.paths[0]
     found: dict[str, tuple[Any, ...]] = {
-        piece.name: (piece.name, [], count, 0, 0, count, 0, None) for piece, count in plan.gone
+        piece.name: (piece.name, [], piece.kept.seen, 0, 0, piece.kept.seen, 0, None)
+        for piece in plan.gone
+        if piece.kept is not None
     }
     if plan.pieces:
         with described(spark, f"ask {where} for {len(plan.pieces)} files' filters"):
-            task = functools.partial(_ask, request.settings, question.search, request.tree.rules)
+            task = functools.partial(_ask, request.settings, question.search, request.tree.log)
             answers = packs(spark, plan.pieces, files_per_task).mapPartitions(task).collect()
         found |= {one[0]: one for one in answers}
     return as_frame(spark, [found[file.name] for file in request.tree.files], _PRUNED)
 
 
 def _ask(
-    settings: SourceOptions, search: KeySearch, rules: Rules | None, pieces: Iterable[Piece]
+    settings: SourceOptions, search: KeySearch, log: Snapshot | None, pieces: Iterable[Piece]
 ) -> Iterator[tuple[Any, ...]]:
     for piece in pieces:
         try:
-            with settings.open(piece) as file:
-                if rules is not None:
-                    rules.check(file)
+            with settings.open(piece, log) as file:
                 left = search.ask(file, piece.kept)
                 yield (
                     piece.name, list(left.row_groups), file.num_row_groups, left.by_statistics, left.by_filter,

@@ -124,11 +124,11 @@ class KeyQuestion:
             )  # fmt: skip
         values = values_of(keys, column)
         pieces, _ = by_folders(tree, ())
-        files = Files(pieces, settings, tree.rules)
+        files = Files(pieces, settings, tree.log)
         most = _NOT_WORTH_BESIDE_SPARK if beside_spark else _NOT_WORTH
         if (known := _known_keys(files, column, values)) is not None:
             if known.left > most:  # an index would spare too little, whatever else is asked
-                files = Files(pieces, replace(settings, use_index="never"), tree.rules)
+                files = Files(pieces, replace(settings, use_index="never"), tree.log)
             else:
                 # A file that was replaced meanwhile is asked for all keys.
                 with contextlib.suppress(UnsupportedError):

@@ -33,7 +33,7 @@ def is_bridged(request: Request) -> bool:
     bridged = request.spark.conf.get("bloomseal.kms", None) == settings.kms
     if (table := settings.table) is None or not bridged or not _bridge_opens(settings, table):
         return False
-    return tree.rules is None and len(settings.paths) == 1
+    return tree.log is None and len(settings.paths) == 1
 
 
 def whole_table(request: Request, schema: StructType, where: Column | str | None) -> DataFrame | None:

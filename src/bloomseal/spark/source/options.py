@@ -13,16 +13,13 @@ from ...core.cached import cached_property
 from ...core.decryption import DecryptionSpec
 from ...core.errors import PolicyError, UsageError
 from ...core.parquet.expectation import Expectation
-from ...core.storage.ref import FileRef
 from ...policy import Policy, TablePolicy, table_policy
 from ...read.without_key import WithoutKey
 from ...specs import iceberg_unwrap
-from ...storage.discovery.kinds import FileKind, FoundFile
-from ...table.query.partitions import Partitions
-from ...table.query.parts import TableParts
 from ..given import kms_uri, refuse_secrets
-from ..listing import open_filesystem, split_uri
+from ..listing import split_uri
 from ..opening import table_of
+from .files.piece import Piece, parts_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -31,7 +28,8 @@ if TYPE_CHECKING:
     from ...keytools.kms.counters import Counters
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
-    from .files.piece import Piece, Rules
+    from ...storage.logs.snapshot import Snapshot
+    from ...table.query.parts import TableParts
     from .files.tree import Tree
     from .search import KeySearch
     from .stats import Metrics
@@ -149,35 +147,22 @@ class SourceOptions:
         source = given.keys if isinstance(given, TablePolicy) else as_key_source(self.kms)
         return source.counters if isinstance(source, KeyTools) else Counters()
 
-    def parts(self, pieces: Sequence[Piece], rules: Rules | None = None) -> TableParts:
-        """These files as the parts of a table, by which the driver and tasks open them.
+    @property
+    def folder(self) -> str | None:
+        """The table's, where that was said."""
+        return None if self.table is None else self.table.root
 
-        Args:
-            rules: of the log that names them; None: there is none.
+    def parts(self, pieces: Sequence[Piece], log: Snapshot | None = None) -> TableParts:
+        """Files as the parts of their table, see `parts_of`."""
+        return parts_of(pieces, self.decryption, log, self.folder)
+
+    def open(self, one: Piece, log: Snapshot | None = None) -> SealedFile:
+        """Open one file where it was found.
+
+        Raises:
+            As `TableParts.open_named`.
         """
-        snapshot = None if rules is None else rules.snapshot
-        known = Partitions({}, stored=snapshot is not None and snapshot.stored)
-        parts = TableParts([self._found(one) for one in pieces], known, snapshot, self.decryption)
-        if not any(one.deletes for one in pieces):
-            return parts
-        from ...table.query.deletes import DeleteReader  # few tables need it
-
-        return replace(parts, deletes=DeleteReader())
-
-    def _found(self, one: Piece) -> FoundFile:
-        root = self.root_of(one)
-        relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
-        ref = FileRef(one.name, open_filesystem(one.base), root)
-        return FoundFile(ref, relative, FileKind.DATA, None, one.told, one.key, one.in_log, one.deletes)
-
-    def root_of(self, one: Piece) -> str | None:
-        """The table's folder: where that was said, and the file is in it, or else the one that led to the file."""
-        folder = None if self.table is None else self.table.root
-        return folder if folder is not None and one.name.startswith(folder.rstrip("/") + "/") else one.root
-
-    def open(self, one: Piece, rules: Rules | None = None) -> SealedFile:
-        """Open one file where it was found, see `TableParts.open`."""
-        return self.parts([one], rules).open(0)
+        return self.parts([one], log).open_named(0)
 
     def find_files(self, schema: StructType | None = None, zone: str | None = None) -> Tree:
         """The files of its paths, as `files.tree.find_files`.

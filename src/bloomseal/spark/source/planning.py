@@ -21,17 +21,18 @@ from .search import mark, replaced
 from .stats import SourceStats
 
 if TYPE_CHECKING:
-    from ...index.facts.sameness import Sighting
+    from ...index.manifest import FileState
     from ...read.file import SealedFile
     from ...read.predicate.condition import Compare
+    from ...storage.logs.snapshot import Snapshot
     from ...table.query.indexes import Indexes
-    from ...table.query.sift import Ask, Sifted
-    from .files.piece import Piece, Rules
+    from ...table.query.sift import Ask
+    from .files.piece import Piece
     from .files.tree import Tree
     from .options import SourceOptions
     from .search import KeySearch
 
-__all__ = ["Files", "Plan", "Watched", "by_folders", "by_indexes", "need_marks", "packed", "planned", "spelled"]
+__all__ = ["Files", "Plan", "by_folders", "by_indexes", "changed", "need_marks", "packed", "planned", "spelled"]
 
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
@@ -47,24 +48,19 @@ class Plan:
     Attributes:
         pieces: the files to open; each says which row groups of it indexes leave.
         stats: what was ruled out.
-        gone: files that indexes rule out, and how many row groups each has.
-        watched: tells which of those are another file than they were.
-        found: what indexes said; None where they were not asked.
+        gone: files that indexes rule out.
     """
 
     pieces: list[Piece]
     stats: SourceStats = field(default_factory=SourceStats)
-    gone: list[tuple[Piece, int]] = field(default_factory=list)
-    watched: Watched | None = None
-    found: Sifted | None = None
+    gone: list[Piece] = field(default_factory=list)
 
     @property
     def ruled_out(self) -> float:
         """The share of the row groups that indexes rule out, about: nobody has counted those of files without one."""
-        kept = [piece.kept for piece in self.pieces if piece.kept is not None]
-        known = sum(count for _, count in self.gone) + sum(one.seen for one in kept)
-        left = sum(len(one.groups) for one in kept)
-        covered = (len(self.gone) + len(kept)) / max(len(self.gone) + len(self.pieces), 1)
+        kept = [piece.kept for piece in (*self.gone, *self.pieces) if piece.kept is not None]
+        known, left = sum(one.seen for one in kept), sum(len(one.groups) for one in kept)
+        covered = len(kept) / max(len(self.gone) + len(self.pieces), 1)
         return covered * (1 - left / known) if known else 0.0
 
 
@@ -75,19 +71,19 @@ class Files:
     Attributes:
         pieces: in order.
         settings: how they, and the table's indexes, are opened.
-        rules: of the log that keeps the list of files; None: there is none.
+        log: what keeps the list of files; None: their folder.
     """
 
     pieces: Sequence[Piece]
     settings: SourceOptions
-    rules: Rules | None
+    log: Snapshot | None
 
     @property
     def without_index(self) -> bool:
         """None of their folders has an index, as far as that is told at once, on this machine: a plan need not list
         thousands of files again to learn that nobody is to be asked about them.
         """
-        roots = {(one.base, self.settings.root_of(one)) for one in self.pieces}
+        roots = {(one.base, one.root_in(self.settings.folder)) for one in self.pieces}
         return not any(base is not None or (root is not None and columns_in(root)) for base, root in roots)
 
     def indexes(self) -> Indexes | None:
@@ -100,45 +96,27 @@ class Files:
         # Reads that ask none need not load this.
         from ...table.query.indexes import Indexes
 
-        return Indexes(settings.parts(self.pieces, self.rules), settings.use_index, settings.trust)
+        return Indexes(settings.parts(self.pieces, self.log), settings.use_index, settings.trust)
 
 
-@dataclass(frozen=True)
-class Watched:
-    """Files that indexes rule out. Spark plans a frame once, and runs it as often as it is asked to: so that each run
-    gives what is there, its first task looks at their states again. A file that is another one by then is read whole.
-
-    Attributes:
-        pieces: the files.
-        sightings: of each, as indexes were asked about it.
+def changed(gone: Sequence[Piece], settings: SourceOptions) -> list[Piece]:
+    """Of files that indexes have ruled out those that are others by now, to be read as a whole. Spark plans a frame
+    once, and runs it as often as it is asked to: so that each run gives what is there, its first task asks this.
     """
+    from ...table.query.indexes import Indexes
 
-    pieces: tuple[Piece, ...]
-    sightings: tuple[Sighting, ...]
-
-    @classmethod
-    def of(cls, files: Files, found: Sifted) -> Watched | None:
-        """Those that were ruled out; None where none must be looked after."""
-        numbers = [number for _, excluded in found.excluded for number in excluded]
-        # What a log names stays what it is.
-        if files.rules is not None or found.sighting is None or not numbers:
-            return None
-        return cls(tuple(files.pieces[number] for number in numbers), tuple(map(found.sighting, numbers)))
-
-    def changed(self, settings: SourceOptions) -> Iterator[Piece]:
-        """Those that are not the same any more."""
-        from ...table.query.indexes import Indexes
-
-        states = Indexes(settings.parts(self.pieces), "auto", settings.trust).states()
-        for piece, sighting, state in zip(self.pieces, self.sightings, states, strict=True):
-            if not (_is_same(settings, piece, sighting) if sighting.by_identity else state == sighting.state):
-                yield piece
+    states = Indexes(settings.parts(gone), "auto", settings.trust).states()
+    told = zip(gone, states, strict=True)
+    return [piece._replace(kept=None) for piece, state in told if not _is_same(settings, piece, state)]
 
 
-def _is_same(settings: SourceOptions, piece: Piece, sighting: Sighting) -> bool:
+def _is_same(settings: SourceOptions, piece: Piece, state: FileState | None) -> bool:
+    assert piece.kept is not None  # noqa: S101 - `by_indexes` says of each what was seen
+    if not (seen := piece.kept.sighting).by_identity:
+        return state == seen.state
     try:
         with settings.open(piece) as file:
-            return sighting.is_same(file)
+            return seen.is_same(file)
     except BloomsealError:
         return False  # whoever reads it says why
 
@@ -157,7 +135,7 @@ def planned(scan: Scan, tree: Tree) -> Plan:
     plan = Plan(pieces)
     if scan.conditions or search is not None:
         before = settings.kms_counters()
-        plan = by_indexes(Files(pieces, settings, tree.rules), asked, scan.ways)
+        plan = by_indexes(Files(pieces, settings, tree.log), asked, scan.ways)
         plan.stats.add_kms(before, settings.kms_counters())
         if search is not None:
             need_marks(search, plan)
@@ -172,15 +150,9 @@ def need_marks(search: KeySearch, plan: Plan) -> None:
     Raises:
         UnsupportedError: one is not.
     """
-    if search.marks is None or not (plan.pieces or plan.gone):
-        return
-    found = plan.found
-    if found is None or found.sighting is None or found.stats.files_not_covered:
-        raise replaced()
-    numbers = [*found.left, *(number for _, excluded in found.excluded for number in excluded)]
-    pieces = [*plan.pieces, *(piece for piece, _ in plan.gone)]
-    marks = (mark(piece.name, found.sighting(number).state) for number, piece in zip(numbers, pieces, strict=True))
-    if not search.marks.issuperset(marks):
+    every = [(piece.name, piece.kept) for piece in (*plan.pieces, *plan.gone)]
+    marks = {None if kept is None else mark(name, kept.sighting.state) for name, kept in every}
+    if search.marks is not None and not search.marks.issuperset(marks):
         raise replaced()
 
 
@@ -206,15 +178,18 @@ def by_indexes(files: Files, columns: Collection[str], ask: Callable[[SealedFile
     pieces = files.pieces
     if (indexes := files.indexes()) is None:
         return Plan([*pieces])
+    from ...index.facts.sameness import Kept
     from ...table.query.sift import sifted
 
     of_number: Ask = lambda _, stand_in: ask(stand_in)  # noqa: E731
     found = sifted(range(len(pieces)), indexes, spelled(indexes, columns), of_number)
-    plan = Plan([pieces[number]._replace(kept=kept) for number, kept in found.left.items()], found=found)
-    plan.gone = [(pieces[number], found.row_groups[number]) for _, gone in found.excluded for number in gone]
-    plan.watched = Watched.of(files, found)
+    plan = Plan([pieces[number]._replace(kept=kept) for number, kept in found.left.items()])
+    for number in (number for _, gone in found.excluded for number in gone):
+        assert found.sighting is not None  # noqa: S101 - an index covers the file
+        kept = Kept((), found.row_groups[number], found.sighting(number))
+        plan.gone.append(pieces[number]._replace(kept=kept))
     plan.stats.add(found.stats)
-    plan.stats.bytes_pruned = sum(piece.size for piece, _ in plan.gone)
+    plan.stats.bytes_pruned = sum(piece.size for piece in plan.gone)
     return plan
 
 

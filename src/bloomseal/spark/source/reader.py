@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...core.errors import BloomsealError, BloomsealWarning, UsageError
 from ...read.predicate.condition import Compare
-from .files.piece import Piece, Rules
+from .files.piece import Piece
 from .files.tree import Tree
 from .merging import merged
 from .options import Defaults, SourceOptions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from .planning import Watched
+    from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "warn_of_all_columns"]
 
@@ -49,14 +49,14 @@ class Task(InputPartition):
         self,
         pieces: Sequence[Piece],
         folders: tuple[str, ...],
-        rules: Rules | None,
+        log: Snapshot | None,
         planned: SourceStats,
-        watched: Watched | None = None,
+        gone: Sequence[Piece] = (),
     ) -> None:
         super().__init__(None)
         # As bare tuples, which pickle eight times as fast as named ones: a plan holds every file of a table.
-        self._pieces = tuple(map(tuple, pieces))
-        self.folders, self.rules, self.planned, self.watched = folders, rules, planned, watched
+        self._pieces, self._gone = tuple(map(tuple, pieces)), tuple(map(tuple, gone))
+        self.folders, self.log, self.planned = folders, log, planned
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -65,7 +65,11 @@ class Task(InputPartition):
 
     def to_read(self, settings: SourceOptions) -> list[Piece]:
         """As `pieces`, and files that were ruled out and are other ones by now."""
-        return [*self.pieces, *(() if self.watched is None else self.watched.changed(settings))]
+        if not self._gone:
+            return [*self.pieces]
+        from .planning import changed  # most tasks load less
+
+        return [*self.pieces, *changed([*map(Piece._make, self._gone)], settings)]
 
     def __repr__(self) -> str:
         return f"<Task of {len(self._pieces)} files>"
@@ -95,17 +99,18 @@ class TableReader(DataSourceReader):
         from .planning import packed, planned
 
         tree = self._scan.settings.find_files(self._scan.schema, self._defaults.zone)
-        folders, rules = tuple(tree.columns.names), tree.rules
-        scan = replace(self._scan, partitioned=folders, rules=rules)
+        folders, log = tuple(tree.columns.names), tree.log
+        scan = replace(self._scan, partitioned=folders, log=log)
         plan = planned(scan, tree)
         first, *others = [*packed(scan, plan.pieces, self._defaults.parallelism)] or [[]]
-        tasks = [Task(first, folders, rules, plan.stats, plan.watched)]
-        return tasks + [Task(pieces, folders, rules, SourceStats()) for pieces in others]
+        # What a log names stays what it is.
+        tasks = [Task(first, folders, log, plan.stats, plan.gone if log is None else ())]
+        return tasks + [Task(pieces, folders, log, SourceStats()) for pieces in others]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
         settings = self._scan.settings
-        self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
+        self._scan.partitioned, self._scan.log = partition.folders, partition.log
         stats, before = replace(partition.planned), settings.kms_counters()
         batches = self._scan.read(partition.to_read(settings), stats)
         try:

@@ -17,7 +17,7 @@ from ...core.exclusion import Exclusion, by_index
 from ...read.file import SealedFile
 from ...read.parquet import ParquetFile
 from ...read.predicate.condition import Compare
-from .files.piece import Piece, Rules
+from .files.piece import Piece
 from .layout import ColumnLayout
 from .options import SourceOptions
 from .search import replaced
@@ -25,6 +25,7 @@ from .stats import SourceStats
 from .types import INT96, arrow_type, position_of
 
 if TYPE_CHECKING:
+    from ...storage.logs.snapshot import Snapshot
     from .search import KeySearch
 
 __all__ = ["Scan"]
@@ -42,7 +43,7 @@ class Scan:
         schema: of the frame.
         conditions: what holds for every row that Spark will keep.
         partitioned: names of the partition columns.
-        rules: of a table's log, for each file.
+        log: what the table's log says of all files.
         search: keys that are looked for in a column; None: rows are not chosen by keys.
     """
 
@@ -50,7 +51,7 @@ class Scan:
     schema: st.StructType
     conditions: tuple[Compare, ...] = ()
     partitioned: tuple[str, ...] = ()
-    rules: Rules | None = None
+    log: Snapshot | None = None
     search: KeySearch | None = None
     _layouts: dict[Any, ColumnLayout] = field(default_factory=dict, repr=False)
 
@@ -83,10 +84,10 @@ class Scan:
         Raises:
             BloomsealError: with the file's name.
         """
-        parts = self.settings.parts(pieces, self.rules)
+        parts = self.settings.parts(pieces, self.log)
         for number, piece in enumerate(pieces):
             try:
-                with parts.open(number) as file:
+                with parts.open_named(number) as file:
                     yield from _FileTask(self, file, piece, stats).batches()
             except BloomsealError as error:
                 if isinstance(error, KeyAccessError) and error.column and error.lacking:
@@ -101,12 +102,12 @@ class Scan:
 
         Args:
             table: the columns of `layout.wanted`; None where none is wanted.
-            values: the file's partition values, in the order of `partitioned`.
+            values: as `Piece.values`.
 
         Raises:
             UnsupportedError: nulls in a column that the schema calls NOT NULL, or a value that does not fit its type.
         """
-        folders = dict(zip((name.lower() for name in self.partitioned), values, strict=True))
+        folders = dict(zip((name.lower() for name in self.partitioned), values, strict=False))
         columns = []
         for want, target in zip(self.schema.fields, self.target, strict=True):
             if want.name.lower() in folders:
@@ -132,8 +133,10 @@ class Scan:
             self._check_folder(file, column)
         name = leaves.raw, masked
         if (found := self._layouts.get(name)) is None:
-            if self.rules is not None:
-                self.rules.check(file)
+            own = () if self.log is None else filter(self.log.schema.names.__contains__, self.log.stored)
+            if lacking := [column for column in own if not file.has(column)]:
+                what = "only the table's log has the column's value for this file"
+                raise UnsupportedError(what, column=lacking[0], hint="bloomseal.open_table")
             found = self._layouts[name] = ColumnLayout.of(self.stored, self.conditions, file, masked)
         return found
 
@@ -168,7 +171,7 @@ class Scan:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is worked out on the way stays where it is.
-        told = ("settings", "schema", "conditions", "partitioned", "rules", "search")
+        told = ("settings", "schema", "conditions", "partitioned", "log", "search")
         return {name: self.__dict__[name] for name in told} | {"_layouts": {}}
 
 

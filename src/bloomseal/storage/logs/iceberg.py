@@ -170,8 +170,10 @@ class IcebergLog:
         every = _with_dropped(schema, self._table.metadata.schemas, compared)
         self._need_no_defaults(every)
         deletes, data = DeleteIndex(every.find_column_name), list[tuple[ManifestRow, LiveFile]]()
+        stored = dict[str, None]()
         for header, rows in manifests:
             partitioned = self._partitioned_by(header, rows, every)
+            stored |= dict.fromkeys(partitioned.values())
             for row in rows:
                 live = self._live(row.file, {name: row.file.partition[place] for place, name in partitioned.items()})
                 kind = format_of(row.file)
@@ -189,7 +191,7 @@ class IcebergLog:
             tuple(sorted(files, key=lambda one: one.path)),
             deletes.files,
             self._naming(every),
-            stored=True,
+            stored=tuple(stored),
             path_of=self._places,
             compared=None if every is schema else every.as_arrow(),
         )

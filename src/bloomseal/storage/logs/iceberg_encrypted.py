@@ -135,7 +135,7 @@ class EncryptedIcebergLog(IcebergLog):
         if file.key_metadata is None:
             what = "a data file in clear" if file.content == DATA else "deletes without a key, which nobody can apply,"
             raise PolicyError(f"{what} in an encrypted table", file=path)
-        return _key(file.key_metadata, path)
+        return replace(_key(file.key_metadata, path), path=path, kek=self.kek)
 
     @property
     def _snapshot_id(self) -> Any:

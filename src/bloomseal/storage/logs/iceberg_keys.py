@@ -33,17 +33,28 @@ KEK_TIMESTAMP: Final = "KEY_TIMESTAMP"
 
 @dataclass(frozen=True)
 class IcebergFileKey:
-    """The key metadata of one file: ``0x01`` and an Avro datum of key, AAD prefix and length of the file.
+    """The key metadata of one file: ``0x01`` and an Avro datum of key, AAD prefix and length of the file. Pickled it is
+    a `WrappedFileKey`.
 
     Attributes:
         key: of the file: the footer key of Parquet, the key of an AGS1 stream.
         prefix: the AAD prefix; empty: none.
         length: of the file in bytes; None where it is not told.
+        path: of the file.
+        kek: what the key hangs from.
     """
 
     key: SecretKey
     prefix: bytes = field(repr=False)
     length: int | None
+    path: str = field(default="", repr=False, compare=False)
+    kek: IcebergKek | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        if self.kek is None:
+            return self.key.__reduce__()  # which refuses: no key travels as it is
+        wrapped = wrap_locally(self.key, self.kek.key, _binding(self.path, self.prefix))
+        return WrappedFileKey, (self.kek.wrapped, wrapped, self.prefix)
 
     @classmethod
     def parse(cls, data: bytes) -> IcebergFileKey:
@@ -92,15 +103,6 @@ class WrappedFileKey:
     kek: bytes = field(repr=False)
     wrapped: str = field(repr=False)
     prefix: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, key: IcebergFileKey, kek: IcebergKek, path: str) -> WrappedFileKey:
-        """Wrap the key of the file at this path.
-
-        Raises:
-            KeyAccessError: the KEK's invocation limit is reached.
-        """
-        return cls(kek.wrapped, wrap_locally(key.key, kek.key, _binding(path, key.prefix)), key.prefix)
 
     def open(self, unwrap: UnwrapBytes, master_key: str, path: str) -> IcebergFileKey:
         """The key.

@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
@@ -175,7 +175,7 @@ class Snapshot:
         path_of: where a file lies that the log, or a delete file, names.
         compared: `schema`, with columns that the table no longer has and that deletes compare; None: there are none.
         naming: how columns are found in files.
-        stored: partition columns are stored in the files as a rule; the log's value counts only where one is not.
+        stored: partition columns that the files store as a rule: the log's value counts only where one does not.
     """
 
     version: int | str | None
@@ -183,9 +183,13 @@ class Snapshot:
     files: tuple[LiveFile, ...]
     deletes: tuple[DeleteFile, ...] = ()
     naming: Naming = field(default_factory=Naming)
-    stored: bool = False
+    stored: tuple[str, ...] = ()
     path_of: LogPlaces | None = field(default=None, repr=False, compare=False)
     compared: pa.Schema | None = field(default=None, repr=False)
+
+    def without_files(self) -> Snapshot:
+        """What holds for all files, for processes that are told of some."""
+        return replace(self, files=(), deletes=())
 
 
 @dataclass

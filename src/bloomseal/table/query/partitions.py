@@ -119,7 +119,7 @@ class Partitions:
             except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
                 raise FormatError(f"the table's log has partition values that are no {kind}", column=name) from None
         everywhere = all(name in row for row in rows for name in values)
-        return cls(values, snapshot.stored, everywhere, authentic=all(found.key is not None for found in files))
+        return cls(values, bool(snapshot.stored), everywhere, authentic=all(found.key is not None for found in files))
 
 
 def misread(folders: Iterable[str], texts: Iterable[str]) -> dict[str, tuple[str, str]]:

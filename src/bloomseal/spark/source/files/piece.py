@@ -1,34 +1,42 @@
-"""What tasks are told of a file, and of the log that names it."""
+"""Files of a table on their way to tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....core.errors import UnsupportedError
+from ....core.storage.ref import FileRef
+from ....storage.discovery.kinds import FileKind, FoundFile
+from ....table.query.partitions import Partitions
+from ....table.query.parts import TableParts
+from ...listing import open_filesystem
 
 if TYPE_CHECKING:
+    from ....core.decryption import DecryptionSpec
     from ....index.facts.sameness import Kept
-    from ....read.file import SealedFile
-    from ....storage.logs.iceberg_keys import WrappedFileKey
+    from ....policy import TablePolicy
+    from ....storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ....storage.logs.snapshot import DeleteFile, Snapshot
 
-__all__ = ["Piece", "Rules"]
+__all__ = ["Piece", "parts_of"]
 
 
 class Piece(NamedTuple):
-    """A file of a table, or a part of a big one. A plain tuple: a table has tens of thousands. It holds no key: those
-    of an encrypted Iceberg table's files, and of its delete files, are wrapped.
+    """A file of a table, or a part of a big one. A plain tuple: a table has tens of thousands. Keys of an encrypted
+    Iceberg table's files, and of its delete files, travel wrapped.
 
     Attributes:
         base: its file system, as `...listing.SparkTableFiles.base`.
         name: its path on it.
         size: bytes.
-        values: its partition values, in the order of the table's partition columns.
+        values: its partition values, in the order of the table's partition columns; where the files store those, as
+            the log has them, in the order of `Snapshot.stored`.
         part, parts: which part of how many, by the bytes of its row groups.
         root: the folder that it was found below; None where it was named itself.
         kept: the row groups that indexes leave of it; None: all.
-        told, key, in_log, deletes: as `told`, `key`, `name` and `deletes` of `bloomseal.storage`'s `FoundFile`.
+        told, key, in_log, deletes: as `told`, `key`, `name` and `deletes` of a `FoundFile`.
     """
 
     base: str | None
@@ -40,9 +48,31 @@ class Piece(NamedTuple):
     root: str | None = None
     kept: Kept | None = None
     told: str = ""
-    key: WrappedFileKey | None = None
+    key: IcebergFileKey | WrappedFileKey | None = None
     in_log: str = ""
     deletes: tuple[DeleteFile, ...] = ()
+
+    @classmethod
+    def of(cls, found: FoundFile, base: str | None, root: str | None, values: tuple[Any, ...] = ()) -> Piece:
+        """A file that was listed."""
+        path, named = found.ref.path, found.name if found.deletes else ""
+        size = os.stat(path).st_size if found.size is None else found.size  # noqa: PTH116
+        return cls(base, path, size, values, 0, 1, root, None, found.told, found.key, named, found.deletes)
+
+    def found(self, folder: str | None) -> FoundFile:
+        """The file as it was listed.
+
+        Args:
+            folder: as for `root_in`.
+        """
+        root = self.root_in(folder)
+        relative = self.name if root is None else self.name[len(root.rstrip("/")) + 1 :]
+        ref = FileRef(self.name, open_filesystem(self.base), root)
+        return FoundFile(ref, relative, FileKind.DATA, None, self.told, self.key, self.in_log, self.deletes)
+
+    def root_in(self, folder: str | None) -> str | None:
+        """The table's folder: `folder`, where that was said and the file is in it, or else what led to the file."""
+        return folder if folder is not None and self.name.startswith(f"{folder.rstrip('/')}/") else self.root
 
     @property
     def weight(self) -> int:
@@ -50,30 +80,27 @@ class Piece(NamedTuple):
         return self.size if self.kept is None else self.size * len(self.kept.groups) // max(self.kept.seen, 1)
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What must hold for each file of a table with a log.
+def parts_of(
+    pieces: Sequence[Piece],
+    decryption: DecryptionSpec | TablePolicy | None,
+    log: Snapshot | None = None,
+    folder: str | None = None,
+) -> TableParts:
+    """Files as the parts of their table, by which the driver and tasks open them.
 
-    Attributes:
-        snapshot: what the log says of all of them; it lists none.
-        stored: partition columns that the files hold themselves: their own values count, not the log's.
+    Args:
+        log: what names them; None: their folder.
+        folder: the table's, where that was said.
     """
+    files, known = [one.found(folder) for one in pieces], Partitions({})
+    if log is not None and log.stored:
+        from ....storage.logs.snapshot import LiveFile  # few tables need it
 
-    snapshot: Snapshot
-    stored: tuple[str, ...] = ()
+        told = {one.name: LiveFile(one.name, dict(zip(log.stored, one.values, strict=True))) for one in pieces}
+        known = Partitions.of_log(files, told, log)
+    parts = TableParts(files, known, log, decryption)
+    if not any(one.deletes for one in pieces):
+        return parts
+    from ....table.query.deletes import DeleteReader  # few tables need it
 
-    def check(self, file: SealedFile) -> None:
-        """Refuse a file whose rows are not the table's as they are.
-
-        Raises:
-            UnsupportedError: a column that was renamed; or whose value only the log has.
-        """
-        # Executors of other tables' reads need not load this.
-        from ....table.query.naming import need_names
-
-        need_names(file, self.snapshot.naming)
-        if lacking := [name for name in self.stored if not file.has(name)]:
-            raise UnsupportedError(
-                "only the table's log has the column's value for this file", column=lacking[0],
-                hint="bloomseal.open_table",
-            )  # fmt: skip
+    return replace(parts, deletes=DeleteReader())

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -30,17 +29,16 @@ from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
 from ....storage.discovery import tables
 from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
-from ....storage.logs.iceberg_keys import WrappedFileKey
-from ....storage.logs.snapshot import LiveFile
 from ....table.hive import NULL
 from ....table.query.partitions import Partitions, common_type, typed_values
 from ...listing import listing_of, open_filesystem
 from ..types import arrow_type
 from .logs import sink_files
-from .piece import Piece, Rules
+from .piece import Piece
 
 if TYPE_CHECKING:
-    from ....storage.logs.iceberg_encrypted import EncryptedIcebergLog, IcebergOpening
+    from ....storage.logs.iceberg_encrypted import IcebergOpening
+    from ....storage.logs.snapshot import Snapshot
 
 __all__ = ["Tree", "check_folders", "find_files"]
 
@@ -60,14 +58,14 @@ class Tree:
         files: without those that Spark takes for hidden, and without empty ones that no data file would be called like.
         columns: the partition columns, with the types that their values have in common.
         schema: the table's, where it has a log that says it.
-        rules: of that log, for each file.
+        log: what it says of all files.
         expected: which columns folders may speak of.
     """
 
     files: tuple[Piece, ...]
     columns: st.StructType
     schema: st.StructType | None = None
-    rules: Rules | None = None
+    log: Snapshot | None = None
     expected: Expectation = NO_EXPECTATION
 
 
@@ -201,14 +199,14 @@ def _below(path: str, base: str | None, listing: Listing) -> list[Piece]:
             parsed[folder] = _folders(folder) or None
         if (folders := parsed[folder]) is None:
             continue
-        size = os.stat(name).st_size if found.size is None else found.size  # noqa: PTH116
-        if not size and found.kind is FileKind.DATA:
+        one = Piece.of(found, base, root, folders)
+        if not one.size and found.kind is FileKind.DATA:
             # As `open_table` has it: passed over, the rows that were in it would be missing without a word.
             raise FormatError(
                 "an empty file, which is no data file any more", file=name, hint="restore it, or remove it"
             )
-        if size:
-            files.append(Piece(base, name, size, folders, root=root))
+        if one.size:
+            files.append(one)
     return files
 
 
@@ -243,31 +241,15 @@ def _with_log(
         ) from None
     schema = st.StructType([st.StructField(one.name, one.dataType, True) for one in schema.fields])
     known = Partitions.of_log(found.files, found.live, snapshot).values
-    names = tuple(name for name in schema.names if name in known)
-    folders = () if snapshot.stored else names
+    folders = () if snapshot.stored else tuple(name for name in schema.names if name in known)
     values = [known[name].cast(arrow_type(schema[name].dataType)).to_pylist() for name in folders]
-    rows = zip(*values, strict=True) if folders else itertools.repeat(())
-    kek = None if iceberg is None else cast("EncryptedIcebergLog", found.logs[root]).kek
-
-    def wrapped(key: Any, place: str) -> WrappedFileKey | None:
-        return None if kek is None else WrappedFileKey.of(key, kek, place)
-
-    # One object for each, so that a plan holds it once, however many files it is about.
-    deletes = {
-        id(one): replace(one, file=LiveFile(one.file.path, key=wrapped(one.file.key, one.file.path)))
-        for one in snapshot.deletes
-    }
-    files = []
-    for one, row in zip(found.files, rows, strict=False):
-        name = one.ref.path
-        size = os.stat(name).st_size if one.size is None else one.size  # noqa: PTH116
-        told = Piece(base, name, size, row, root=root, told=one.told, key=wrapped(one.key, name))
-        if one.deletes:
-            told = told._replace(in_log=one.name, deletes=tuple(deletes[id(delete)] for delete in one.deletes))
-        files.append(told)
-    rules = Rules(replace(snapshot, files=(), deletes=()), names if snapshot.stored else ())
+    rows: Iterable[tuple[Any, ...]] = zip(*values, strict=True) if folders else itertools.repeat(())
+    if snapshot.stored:
+        rows = (tuple(map(found.live[one.ref.path].partition.get, snapshot.stored)) for one in found.files)
+    files = [Piece.of(one, base, root, row) for one, row in zip(found.files, rows, strict=False)]
     files.sort(key=lambda file: file.name)
-    return Tree(tuple(files), st.StructType([schema[name] for name in folders]), schema, rules)
+    columns = st.StructType([schema[name] for name in folders])
+    return Tree(tuple(files), columns, schema, snapshot.without_files())
 
 
 def _folders(path: str) -> Folders:
