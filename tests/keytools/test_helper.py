@@ -357,14 +357,14 @@ def test_who_signed_a_file_and_who_signs_here(ring: Keyring, monkeypatch: pytest
         return json.loads(helper.answer(json.dumps({**request, "op": op, **more}).encode()))
 
     for op in ("signer", "sign"):  # an executor's
-        assert "no key to sign with" in ask(op)["message"]
+        assert "no key to sign with" in ask(op)["refused"]
     monkeypatch.setenv("BLOOMSEAL_SIGNER", "author")
     assert ask("signer") == {"id": 1, "signer": "collector"}
     made = ask("sign")["envelope"]
     assert ask("judge", envelope=made) == {"id": 1, "signer": "collector"}
     for other in ({"length": "4322"}, {"table": "others"}, {"path": "k=2/ü.parquet"}, {"tail_sha256": "aa" * 32}):
         assert "what collector signed is" in ask("judge", envelope=made, **other)["refused"]
-    assert ask("judge", envelope=None)["refused"] == "nobody signed the file"
+    assert "nobody signed the file" in ask("judge", envelope=None)["refused"]
     assert "form" in ask("judge", envelope="")["refused"]
 
 

@@ -42,17 +42,29 @@ def long(kind: str) -> object:
         *map(long, ("append", "static", "dynamic", "index")),
     ],
 )  # fmt: skip
-def test_a_killed_writer_harms_no_row(spark: SparkSession, tmp_path: Path, kind: str, victims: list[str]) -> None:
+def test_a_killed_writer_harms_no_row(
+    spark: SparkSession,
+    author: str,
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    victims: list[str],
+) -> None:
     keyring(tmp_path)
-    with (tmp_path / "policy.toml").open("a") as text:
-        text.write("index = true\n")
+    policy = tmp_path / "policy.toml"
+    # Each file that a reader finds in its place is signed, whenever a writer was killed.
+    signed = policy.read_text().replace("[tables.people]\n", '[tables.people]\nroot = "t"\n')
+    policy.write_text(f'{signed}index = true\n\n[tables.people.signers]\nauthor = "{author}"\n')
+    signer = f"keyring://{work / 'author.json'}#author"
+    monkeypatch.setenv("BLOOMSEAL_SIGNER", signer)
     bss.enable(spark, policy=str(tmp_path / "policy.toml"))
     chance, table, first = random.Random(len(victims)), tmp_path / "t", 1
     fresh(spark, table)
     for victim in victims:
         if kind != "append":
             fresh(spark, table)
-        with driver(tmp_path, "write_job.py", kind, str(first)) as process:
+        with driver(tmp_path, "write_job.py", kind, str(first), BLOOMSEAL_SIGNER=signer) as process:
             answer(tmp_path, process, "ready")
             wait_for_work(tmp_path, process, kind, commits=chance.random() < 0.5)
             time.sleep(chance.uniform(0, 0.3))

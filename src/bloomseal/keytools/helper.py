@@ -29,7 +29,7 @@ A request holds
 ================  ===================================================================================================
 
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, ``envelope`` (base64), ``signer`` (who
-signed the file, or would sign here), ``refused`` (why nobody is believed to have), or ``problem`` and ``message``.
+signed the file, or would sign here), ``refused`` (why nobody did, or would), or ``problem`` and ``message``.
 Problems
 are those of `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``,
 ``throttled``, ``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is
@@ -61,7 +61,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ..core.encryption import SecretKey
-from ..core.errors import BloomsealError, KeyAccessError, UsageError
+from ..core.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..core.keys.access import KmsAccessError, Problem
 from ..core.limits import MAX_KEY_METADATA_BYTES
 from ..core.storage.ref import FileRef
@@ -121,7 +121,10 @@ class KeyHelper:
         if request.get("op") == "log":
             return self._entry(request)
         if request.get("op") in ("judge", "sign", "signer"):
-            return self._signed(request)
+            try:
+                return self._signed(request)
+            except PolicyError as error:
+                return {"refused": str(error)}
         master_key = _text(request, "master_key")
         match request.get("op"):
             case "wrap":
@@ -141,7 +144,7 @@ class KeyHelper:
     def _signed(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Who signed a file; or its signature, by the key that this process's environment names; or whose that is."""
         from .signatures.envelope import Statement, judge  # few tables have signers
-        from .signatures.signers import Signers
+        from .signatures.signers import Signers, need_author
 
         kms, table, text = (_text(request, name) for name in ("kms", "table", "signers"))
         signers = self._signers.get((kms, table, text))
@@ -155,7 +158,8 @@ class KeyHelper:
             return {"envelope": base64.b64encode(signers.sign(statement)).decode("ascii")}
         beside = request.get("envelope")
         found = judge(None if beside is None else base64.b64decode(beside), statement, signers.public_keys)
-        return {"refused": found.why} if found.signer is None else {"signer": found.signer}
+        need_author(found, table)
+        return {"signer": found.signer}
 
     def _entry(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """An entry of the access log about one file, from a caller that is about to use one of its keys."""

@@ -40,7 +40,7 @@ STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
 CATALOG_WATCH: Final = "bloomseal.spark.CatalogWatch"
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 _SOURCES: Final = (
-    "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "SignedTail.java", "FileKeys.java",
+    "KeyHelper.java", "KeyBridge.java", "TablePlaces.java", "Guard.java", "FileKeys.java", "SignedTail.java",
     "Pins.java", "TableCrypto.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""

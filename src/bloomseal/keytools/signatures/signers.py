@@ -25,6 +25,7 @@ __all__ = [
     "Signers",
     "TailSigner",
     "as_signer",
+    "need_author",
     "need_signed",
     "need_signer",
     "tail_signer",
@@ -232,9 +233,18 @@ def need_signed(source: Source, seen: Peek, signers: Signers) -> None:
     if found.fault is SignatureFault.UNSIGNED and source.fd is not None and identity_at(source.name) != source.identity:
         # Its signature went with it.
         raise BloomsealError("another file took its place while it was opened", file=source.name, hint="again")
+    need_author(found, signers.table, source.name)
+
+
+def need_author(found: Authorship, table: str, file: str | None = None) -> None:
+    """Refuse a file that nobody of a table's signers is seen to have signed.
+
+    Raises:
+        PolicyError: as said.
+    """
     if found.signer is None:
         raise PolicyError(
-            f"{found.why}, and files of table {signers.table} are read only if one of its signers has",
-            file=source.name,
+            f"{found.why}, and files of table {table} are read only if one of its signers has",
+            file=file,
             hint="ask its writer; bloomseal sign, if you answer for what is in it",
         )

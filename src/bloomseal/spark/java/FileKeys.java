@@ -175,22 +175,30 @@ final class FileKeys implements DecryptionKeyRetriever {
   private JsonNode beside() {
     Path store = new Path(file.getParent(), "_KEY_MATERIAL_FOR_" + file.getName() + ".json");
     try {
-      FileSystem files = store.getFileSystem(configuration);
-      long length = files.getFileStatus(store).getLen();
-      if (length < 1 || length > LONGEST_STORE) { // a pipe has none, and would be waited for
-        throw bad("a key material store of " + length + " bytes; the limit is " + LONGEST_STORE);
-      }
-      byte[] text = new byte[(int) length];
-      FSDataInputStream stream = files.open(store);
-      try {
-        stream.readFully(0, text);
-      } finally {
-        stream.close();
+      byte[] text = read(configuration, store, LONGEST_STORE);
+      if (text.length == 0) {
+        throw bad("a key material store of no bytes, or of more than " + LONGEST_STORE);
       }
       return json(text);
     } catch (IOException e) {
       throw bad("the key material beside the file can't be read (" + e.getClass().getSimpleName() + ")");
     }
+  }
+
+  /** A small file; nothing where it is longer. */
+  static byte[] read(Configuration configuration, Path place, int longest) throws IOException {
+    FileSystem files = place.getFileSystem(configuration);
+    long length = files.getFileStatus(place).getLen();
+    byte[] text = new byte[length > longest ? 0 : (int) length];
+    if (text.length > 0) { // a pipe has no length, and would be waited for
+      FSDataInputStream stream = files.open(place);
+      try {
+        stream.readFully(0, text);
+      } finally {
+        stream.close();
+      }
+    }
+    return text;
   }
 
   private static JsonNode json(byte[] text) {

@@ -194,6 +194,11 @@ public final class KeyBridge implements KmsClient {
   private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
     JsonNode answer =
         answer("master key " + shown(masterKey), new String[] {"op", op, "master_key", masterKey, name, value});
+    return told(answer, wanted);
+  }
+
+  /** What the helper was asked for. */
+  static String told(JsonNode answer, String wanted) throws KeyAccessDeniedException {
     if (answer.hasNonNull(wanted)) {
       return answer.get(wanted).textValue();
     }
@@ -222,7 +227,7 @@ public final class KeyBridge implements KmsClient {
     }
   }
 
-  static String reason(JsonNode answer) {
+  private static String reason(JsonNode answer) {
     return answer.hasNonNull("message") ? KeyHelper.safe(answer.get("message").asText()) : "the key helper gave no reason";
   }
 

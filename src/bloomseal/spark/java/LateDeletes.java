@@ -248,11 +248,15 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
     }
   }
 
-  /** What lies in a folder, what is in a folder before the folder; but for this job's files, and what others stage. */
+  /** What lies in a folder, a file before its signature, what is in a folder before the folder; but for this job's files, and what others stage. */
   private void list(FileSystem files, Path folder, List found) throws IOException {
     FileStatus[] names = files.exists(folder) ? files.listStatus(folder) : new FileStatus[0];
-    for (int i = 0; i < names.length; i++) {
+    for (int round = 0; round < 2 * names.length; round++) {
+      int i = round % names.length;
       String name = names[i].getPath().getName();
+      if (name.startsWith("_SIGNATURE_") != (round >= names.length)) {
+        continue;
+      }
       if (name.equals("_temporary") || name.startsWith(".spark-staging") || isOwn(name)) {
         forget(files, names[i].getPath());
         continue;

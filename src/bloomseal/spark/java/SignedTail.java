@@ -22,7 +22,6 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.format.EncryptionAlgorithm;
 import org.apache.parquet.format.FileCryptoMetaData;
 import org.apache.parquet.format.FileMetaData;
@@ -121,13 +120,13 @@ final class SignedTail {
   }
 
   private void need(Configuration conf, TablePlaces place) throws IOException {
-    byte[] envelope = read(beside(place.file), conf);
-    JsonNode answer = ask(conf, place, "judge", envelope == null ? null : Base64.getEncoder().encodeToString(envelope));
-    if (answer.hasNonNull("refused")) {
-      throw TablePlaces.refused(KeyHelper.safe(answer.get("refused").asText()) + ", and files of table " + KeyBridge.shown(place.name())
-          + " are read only if one of its signers has", place.file);
+    byte[] envelope;
+    try {
+      envelope = FileKeys.read(conf, beside(place.file), LONGEST_SIGNATURE);
+    } catch (FileNotFoundException e) {
+      envelope = null;
     }
-    told(answer, "signer", place.file);
+    ask(conf, place, "judge", "signer", envelope == null ? null : Base64.getEncoder().encodeToString(envelope));
   }
 
   /** Before a job writes its first file into a table whose files are signed: the driver has a key to sign with. */
@@ -136,7 +135,7 @@ final class SignedTail {
     JsonNode found = given == null ? null : TablePlaces.told(conf, given, table);
     if (TablePlaces.isSigned(found)) {
       String[] request = {"op", "signer", "table", found.get("name").textValue(), "signers", found.get("signers").toString()};
-      told(KeyBridge.of(conf).answer("the key to sign with", request), "signer", table);
+      ask(conf, table, request, "signer");
     }
   }
 
@@ -152,7 +151,7 @@ final class SignedTail {
       return;
     }
     SignedTail tail = new SignedTail(conf, written);
-    byte[] envelope = Base64.getDecoder().decode(told(tail.ask(conf, place, "sign", null), "envelope", file));
+    byte[] envelope = Base64.getDecoder().decode(tail.ask(conf, place, "sign", "envelope", null));
     Path beside = tail.beside(file);
     FileSystem files = file.getFileSystem(conf);
     if (files instanceof LocalFileSystem) {
@@ -173,44 +172,21 @@ final class SignedTail {
     return new Path(file.getParent(), "_SIGNATURE_" + file.getName() + "_" + digest.substring(0, 32) + ".json");
   }
 
-  /** Null where nothing is; nothing at all, which is no signature, where there is too much. */
-  private static byte[] read(Path place, Configuration conf) throws IOException {
-    FileSystem files = place.getFileSystem(conf);
-    try {
-      long size = files.getFileStatus(place).getLen();
-      byte[] found = new byte[size > LONGEST_SIGNATURE ? 0 : (int) size];
-      if (found.length > 0) { // a pipe has no length, and would be waited for
-        FSDataInputStream opened = files.open(place);
-        try {
-          opened.readFully(0, found);
-        } finally {
-          opened.close();
-        }
-      }
-      return found;
-    } catch (FileNotFoundException e) {
-      return null;
-    }
+  private String ask(Configuration conf, TablePlaces place, String op, String wanted, String envelope) {
+    return ask(conf, place.file, new String[] {
+        "op", op, "table", place.name(), "signers", place.signers().toString(), "path", place.path, "length", String.valueOf(length),
+        "tail_sha256", digest, "aad_file_unique", hex(unique), "aad_prefix", hex(prefix), "envelope", envelope}, wanted);
   }
 
-  private JsonNode ask(Configuration conf, TablePlaces place, String op, String envelope) {
-    return KeyBridge.of(conf).answer("who wrote a file of table " + KeyBridge.shown(place.name()), new String[] {
-        "op", op, "table", place.name(), "signers", place.signers().toString(), "path", place.path, "length", String.valueOf(length),
-        "tail_sha256", digest, "aad_file_unique", hex(unique), "aad_prefix", hex(prefix), "envelope", envelope});
+  private static String ask(Configuration conf, Path place, String[] request, String wanted) {
+    JsonNode answer = KeyBridge.of(conf).answer("a signature", request);
+    if (answer.hasNonNull("refused")) {
+      throw TablePlaces.refused(KeyHelper.safe(answer.get("refused").asText()), place);
+    }
+    return KeyBridge.told(answer, wanted);
   }
 
   private static String hex(byte[] bytes) {
     return bytes == null ? "" : HexFormat.of().formatHex(bytes);
-  }
-
-  private static String told(JsonNode answer, String name, Path place) {
-    if (answer.hasNonNull(name)) {
-      return answer.get(name).textValue();
-    }
-    String problem = answer.hasNonNull("problem") ? answer.get("problem").asText() : "invalid";
-    if (problem.equals("unusable")) {
-      throw TablePlaces.refused(KeyBridge.reason(answer) + " (the driver's JVM has the environment that it was started in)", place);
-    }
-    throw new ParquetCryptoRuntimeException(KeyBridge.reason(answer) + " [" + problem + "]");
   }
 }
