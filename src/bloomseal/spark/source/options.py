@@ -197,7 +197,7 @@ class SourceOptions:
         said: dict[str, Any] = {} if self.aad_prefix is None else {"aad_prefix": self.aad_prefix}
         if self.encrypted_columns:
             said["encrypted_columns"] = self.encrypted_columns
-        if self.kms is None and not said:
+        if self.kms is None and self.table is None and not said:
             return None
         said |= {name: True for name in ("allow_plaintext", "allow_unverified_footer") if getattr(self, name)}
         if self.table is None:

@@ -21,7 +21,7 @@ from ...core.storage.local import identity
 from ...core.storage.ref import FileRef
 from ..formats import METADATA_ENDINGS
 from .ags1 import is_sealed
-from .iceberg_deletes import DATA, DeleteIndex, ManifestRow, format_of, rows_of_manifest
+from .iceberg_deletes import DATA, TO_PARQUET, DeleteIndex, ManifestRow, format_of, rows_of_manifest
 from .iceberg_held import Names, look_for_values
 from .iceberg_keys import MASTER_KEY, IcebergFileKey
 from .iceberg_metadata import NUMBER, in_its_folder, load, names_of, newest_metadata, read_metadata
@@ -180,7 +180,7 @@ class IcebergLog:
                 if row.file.content != DATA:
                     deletes.add(row, live, None if kind == "PARQUET" else self._length(live))
                 elif kind != "PARQUET":
-                    raise UnsupportedError("an Iceberg table with data that are not Parquet", file=live.path)
+                    raise UnsupportedError(f"an Iceberg table with data in {kind}", file=live.path, hint=TO_PARQUET)
                 else:
                     data.append((row, live))
         deletes.check({live.name: live for _, live in data}, self._places)

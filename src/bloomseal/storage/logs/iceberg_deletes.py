@@ -16,6 +16,7 @@ __all__ = ["DATA", "DeleteIndex", "ManifestRow", "format_of", "rows_of_manifest"
 
 DATA, _BY_PLACE, _BY_VALUE = 0, 1, 2
 """Contents of files, as manifests number them."""
+TO_PARQUET: Final = "rewrite_data_files in the engine that wrote the table, with write.format.default = parquet"
 _DELETED: Final = 2
 _ADDED: Final = 1
 _PATH_ID: Final = 2147483546
@@ -120,7 +121,7 @@ class DeleteIndex:
             self._vector(row, live, length)
             return
         if kind != "PARQUET":
-            raise UnsupportedError(f"delete files in {kind}", file=live.path)
+            raise UnsupportedError(f"delete files in {kind}", file=live.path, hint=TO_PARQUET)
         if file.content == _BY_PLACE:
             name = file[_REFERENCED] or _only_file(file)
             delete = DeleteFile(live, DeleteKind.POSITIONS, file.record_count, data_file=name)
