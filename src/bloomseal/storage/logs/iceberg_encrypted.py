@@ -200,7 +200,7 @@ class EncryptedIcebergLog(IcebergLog):
     def _partitioned_by(
         self,
         header: Mapping[str, str],
-        rows: Sequence[ManifestRow],  # noqa: ARG002
+        rows: Sequence[ManifestRow],
         schema: Any,
     ) -> dict[int, str]:
         """Place in a partition → column, for columns that stand there as they are.
@@ -209,7 +209,8 @@ class EncryptedIcebergLog(IcebergLog):
         column's number, and files are ruled out by values that are not the column's. So what the manifest's own header
         says counts, and has to agree.
         """
-        self._schemas.add(str(header.get("schema")))
+        if any(row.file.content == DATA for row in rows):
+            self._schemas.add(str(header.get("schema")))
         try:
             fields = json.loads(header["partition-spec"])
             told = {one["id"]: (one["name"], one["type"]) for one in json.loads(header["schema"])["fields"]}
