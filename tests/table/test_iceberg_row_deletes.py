@@ -20,6 +20,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.storage.logs.deletion_vector import DeletionVector
+from support.spark_tasks import by_tasks
 
 memory = pytest.importorskip("pyiceberg.catalog.memory")
 manifests: Any = pytest.importorskip("pyiceberg.manifest")
@@ -72,14 +73,6 @@ class Lake:
         found = sorted(bs.read_table(self.folder)["n"].to_pylist())
         assert by_tasks(self.folder) == found
         return found
-
-
-def by_tasks(folder: Path) -> list[int]:
-    """As tasks of Spark's data source read it, which are sent by pickle."""
-    pytest.importorskip("pyspark")
-    from spark.test_source_read import read
-
-    return sorted(read(folder)["n"].to_pylist())
 
 
 @pytest.fixture
@@ -229,6 +222,25 @@ def test_deletes_of_a_partition(tmp_path: Path) -> None:
     lake.vectors("v.puffin", {name: [1]}, partition=of["t1"])
     with pytest.raises(bs.FormatError, match="of another partition"):
         lake.read()
+
+
+def test_a_dropped_partition_column_that_a_file_lacks(tmp_path: Path) -> None:
+    """The log has its value, in a plan for other processes, too."""
+    lake = Lake(tmp_path, 2, by="text")
+    files = {task.file.partition[0]: task.file for task in lake.table.scan().plan_files()}
+    path = files["t0"].file_path.removeprefix("file://")
+    pq.write_table(pq.ParquetFile(path).read().drop(["text"]), path)
+    lake.values("f.parquet", pa.table({"text": ["t0"]}), 2, partition=files["t0"].partition)
+    left = [n for n in range(20) if n >= 10 or n % 3 == 0]
+    assert sorted(bs.read_table(lake.folder)["n"].to_pylist()) == left
+    with pytest.raises(bs.UnsupportedError, match="only the table's log"):
+        by_tasks(lake.folder)
+    metadata = json.loads(Path(lake.table.metadata_location.removeprefix("file://")).read_text())
+    (now,) = metadata["schemas"]
+    metadata["schemas"].append({**now, "schema-id": 1, "fields": now["fields"][:1]})
+    metadata["current-schema-id"] = 1
+    (lake.folder / "metadata" / "00099-dropped.metadata.json").write_text(json.dumps(metadata))
+    assert lake.read() == left
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 9, 100])
