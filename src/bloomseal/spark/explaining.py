@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .source.stats import SourceStats
 
-__all__ = ["explain"]
-
 
 def explain(
     spark: SparkSession | DataFrame,

@@ -15,17 +15,6 @@ from ..keytools.keyring.passphrase import PASSPHRASE_FILE_VARIABLE
 from ..keytools.kms.registry import check_uri
 from ..policy import Policy, TablePolicy
 
-__all__ = [
-    "ACCESS",
-    "CRYPTO_FACTORY",
-    "MERGE_SCHEMA",
-    "PARTITION_INFERENCE",
-    "PARTITION_OVERWRITE",
-    "absolute_kms",
-    "kms_of",
-    "refuse_secrets",
-]
-
 MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
 PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 PARTITION_OVERWRITE: Final = "spark.sql.sources.partitionOverwriteMode"

@@ -25,21 +25,6 @@ from .versions import file_sink_keeps_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "COMMITS",
-    "LEFT_OUT",
-    "TIMESTAMPS",
-    "Places",
-    "commit_protocols",
-    "deletes_late",
-    "folder_uri",
-    "guard_of",
-    "parquet_settings",
-    "placed",
-    "settings_file",
-    "table_place",
-]
-
 Places = Iterable[str | os.PathLike[str]]
 
 _BATCH: Final = "spark.sql.sources.commitProtocolClass"

@@ -23,18 +23,6 @@ from ..storage.folder import Folder
 from ..storage.replacement import replace
 from .runtime import use_java
 
-__all__ = [
-    "BATCH_COMMITS",
-    "CATALOG_WATCH",
-    "KMS_CLIENT",
-    "STREAM_COMMITS",
-    "bridge_jar",
-    "build_jar",
-    "cache_folder",
-    "jar_mark",
-    "kept_file",
-]
-
 BATCH_COMMITS: Final = "bloomseal.spark.LateDeletes"
 STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
 CATALOG_WATCH: Final = "bloomseal.spark.CatalogWatch"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..core.errors import UnsupportedError, UsageError
 from ..core.text import articled
 from ..storage.discovery import files
-from ..storage.discovery.kinds import Listing, NothingThereError, TableLayout, is_hidden
+from ..storage.discovery.kinds import Listing, NothingThereError, TableLayout
 from .versions import check_version
 
 if TYPE_CHECKING:
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..policy import TablePolicy
-
-__all__ = [
-    "SparkTableFiles",
-    "above_pattern",
-    "classic_jvm",
-    "files_at",
-    "in_folder",
-    "is_hidden",
-    "list_files",
-    "listing_of",
-    "matching",
-    "open_filesystem",
-    "qualified",
-    "split_uri",
-]
 
 # Hadoop's URIs are not percent-encoded.
 _URI: Final = re.compile(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..read.file import SealedFile
     from ..read.parquet import ParquetFile
 
-__all__ = ["check_protection", "open_table_file", "refuse_links_out", "table_of"]
-
 
 @lru_cache(maxsize=16)
 def table_of(policy: bytes) -> TablePolicy:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .source.stats import SourceStats
 
-__all__ = ["df_stats", "read"]
-
 
 def read(
     spark: SparkSession,

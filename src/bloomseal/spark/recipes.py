@@ -19,8 +19,6 @@ from .given import absolute_kms, kms_of
 from .guarding import COMMITS, TIMESTAMPS, guard_of, parquet_settings, settings_file
 from .jar import CATALOG_WATCH
 
-__all__ = ["RECIPES", "recipe"]
-
 _SECONDS: Final = {"timeout": 30, "lifetime": 600}
 _SUBMIT: Final = "spark-submit \\\n{flags}  --class YOUR.CLASS your-application.jar"
 _NOT_RUN: Final = "# Bloomseal's tests do not run this one: try it on a copy first.\n"

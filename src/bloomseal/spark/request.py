@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.search import KeySearch
 
-__all__ = ["Paths", "PolicyChoice", "Request", "with_indexes"]
-
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
 _FILE: Final = re.compile(r"(?i)\binput_file_(name|block_start|block_length)\(")

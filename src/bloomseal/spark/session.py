@@ -42,18 +42,6 @@ if TYPE_CHECKING:
     from .source.search import KeySearch
     from .source.stats import Metrics
 
-__all__ = [
-    "advice",
-    "as_active",
-    "chosen_table",
-    "enable",
-    "known_policy",
-    "metrics_of",
-    "register_source",
-    "settings_for",
-]
-
-
 _NAME: Final = "bloomseal.session"
 _DAY: Final = 86_400
 """Seconds; the key helper takes no more."""

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["leaves", "options", "promised", "stored_columns", "writer_options"]
-
-
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
 """Sizes that parquet-java tries where the number of distinct values is not known: 4 MiB (some 3 million values at 1 %)

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = [
-    "OLDEST",
-    "arrow_type_of",
-    "check_version",
-    "file_sink_keeps_options",
-    "forget_static_source",
-    "pushes_filters",
-]
-
 OLDEST: Final = (4, 0)
 
 

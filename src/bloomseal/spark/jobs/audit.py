@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableAudit", "audit", "looked"]
-
 _Stripped = tuple[FileFacts, set[str] | None]
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JobOptions", "TableJob", "as_frame", "described", "packs"]
-
 
 def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD[Any]:
     """The files, so many to a partition.

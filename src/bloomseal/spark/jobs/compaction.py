@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ...index.sealed import SealedIndex
 
-__all__ = ["compact_index", "compacted"]
-
 _PART_ENTRIES: Final = 7_900_000
 """About so many go to one task: a shard of 8,000,000, and no second one by chance."""
 

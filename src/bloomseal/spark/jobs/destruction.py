@@ -23,8 +23,6 @@ from .common import JobOptions, TableJob
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["may_destroy"]
-
 _Sent = tuple[str | None, Work, ToldKey | None]
 """The file system of a file, what is to be looked at, and its key."""
 

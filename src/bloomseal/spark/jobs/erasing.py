@@ -13,8 +13,6 @@ from .common import JobOptions, TableJob, as_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["erase"]
-
 _TOLD: Final = "file string, status string, why string, rows bigint, old_size bigint, new_size bigint, failure string"
 
 

@@ -17,8 +17,6 @@ from .common import TableJob
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["evidence"]
-
 
 def evidence(
     spark: SparkSession,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import FilterSpec
 
-__all__ = ["attach", "verify"]
-
 Row = tuple[Any, ...]
 _ATTACHED: Final = "file string, attached bigint, present bigint, filter_bytes bigint, failure string"
 _VERIFIED: Final = (

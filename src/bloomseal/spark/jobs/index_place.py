@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...storage.logs.snapshot import Snapshot
     from .common import TableJob
 
-__all__ = ["Place", "index_of"]
-
 
 @dataclass(frozen=True)
 class Place:

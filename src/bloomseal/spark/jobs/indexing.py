@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ...index.manifest import Manifest
     from ...index.sealed import SealedIndex
 
-__all__ = ["update_index"]
-
 _MOST_TASKS: Final = 256
 """Each writes a run, and whoever merges them has all of them open."""
 

@@ -36,8 +36,6 @@ from .upkeep import keep_indexes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["rekey", "repair", "rewrap"]
-
 Row = tuple[Any, ...]
 _DONE: Final = (
     "file string, status string, why string, old_size bigint, new_size bigint, bytes_written bigint, keys bigint, "

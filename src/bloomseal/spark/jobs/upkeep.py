@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...index.update import UpdateReport
     from ...policy import TablePolicy
 
-__all__ = ["keep_indexes"]
-
 
 def keep_indexes(
     spark: SparkSession, path: str | os.PathLike[str], table: TablePolicy, *, make: bool = True

@@ -19,8 +19,6 @@ from .whole import is_bridged, whole_table
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["semi_join", "with_keys"]
-
 _BROADCAST_KEYS: Final = 200_000
 
 

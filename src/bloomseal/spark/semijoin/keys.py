@@ -16,8 +16,6 @@ from ..source.types import arrow_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["keys_frame", "path_in_sql", "quoted", "type_of", "values_of"]
-
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..source.options import SourceOptions
     from ..source.search import KeySearch
 
-__all__ = ["prune"]
-
 _PRUNED: Final = (
     "file string, row_groups array<int>, seen bigint, by_statistics bigint, by_filter bigint, by_index bigint, "
     "without_filter bigint, failure string"

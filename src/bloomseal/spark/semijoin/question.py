@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ...table.query.indexes import Held
     from ..source.files.piece import Piece
 
-__all__ = ["KeyQuestion", "Prediction"]
-
 _SAMPLED_FILES: Final = 12
 _LEAST_SAMPLE: Final = 8
 """Row groups that must have been asked before their answers say anything of the others."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..request import Request
     from ..source.options import SourceOptions
 
-__all__ = ["is_bridged", "whole_table"]
-
 _TASK_BYTES: Final = 128 * 1024 * 1024
 
 

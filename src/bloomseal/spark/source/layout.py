@@ -20,8 +20,6 @@ from .types import Convert, converter, file_schema, leaves_below, position_of, s
 if TYPE_CHECKING:
     from ...read.plan import Asked
 
-__all__ = ["ColumnLayout"]
-
 
 @dataclass
 class ColumnLayout:

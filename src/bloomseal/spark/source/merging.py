@@ -17,8 +17,6 @@ from ...core.errors import BloomsealError, UnsupportedError
 from ...table.query.schema import wider
 from .types import arrow_type
 
-__all__ = ["merged"]
-
 _DIGITS: Final = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
 
 

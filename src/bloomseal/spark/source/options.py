@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .search import KeySearch
     from .stats import Metrics
 
-__all__ = ["Defaults", "SourceOptions", "as_options"]
-
 
 @dataclass(frozen=True)
 class Defaults:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .options import SourceOptions
     from .search import KeySearch
 
-__all__ = ["Files", "Plan", "by_folders", "by_indexes", "changed", "need_marks", "packed", "planned", "spelled"]
-
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
 _LEAST_TASK: Final = 4 * 1024 * 1024

@@ -29,8 +29,6 @@ from ...read.predicate.predicate import Predicate
 from ...read.predicate.values import Values
 from .types import arrow_type
 
-__all__ = ["admitted", "bind", "collated", "conditions", "from_text", "to_text"]
-
 _OPERATORS: Final = {
     "EqualTo": "==",
     "EqualNullSafe": "==",

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "warn_of_all_columns"]
-
 _THREADS: Final = 8
 _BATCH_ROWS: Final = 1024
 _BATCH_BYTES: Final = 1 << 22

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...storage.logs.snapshot import Snapshot
     from .search import KeySearch
 
-__all__ = ["Scan"]
-
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_ROWS: Final = (1024, 65_536)
 

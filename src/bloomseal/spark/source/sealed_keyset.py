@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from .files.piece import Piece
 
-__all__ = ["Opens", "SealedKeys", "place_of"]
-
 _LABEL: Final = b"bloomseal key set for Spark tasks"
 _SALT_BYTES: Final = 16
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ...sbbf import KeySet
     from .sealed_keyset import Opens
 
-__all__ = ["KeySearch", "OneOf", "mark", "replaced"]
-
 
 @dataclass(frozen=True)
 class OneOf:

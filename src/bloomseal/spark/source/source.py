@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .options import Defaults, SourceOptions
 
-__all__ = ["BloomsealSource"]
-
 
 class BloomsealSource(DataSource):
     """Read encrypted tables with Bloomseal's own reader.

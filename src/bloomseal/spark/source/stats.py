@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ...keytools.kms.counters import Counters
 
-__all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics"]
-
 READ_ID: Final = "read_id"
 """The option that names a read, under which it is counted."""
 

@@ -24,19 +24,6 @@ from ...core.sbbf import PhysicalType
 from ...read.file import SealedFile
 from ..versions import arrow_type_of
 
-__all__ = [
-    "INT96",
-    "Convert",
-    "arrow_type",
-    "converter",
-    "file_schema",
-    "leaves_below",
-    "position_of",
-    "select",
-    "spark_schema",
-    "stored_type",
-]
-
 Convert = Callable[[pa.Array], pa.Array] | None
 """What makes of a decoded column the column that Spark wants; None where it is that already."""
 

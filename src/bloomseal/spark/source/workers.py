@@ -7,8 +7,6 @@ import gc
 import os
 from typing import Final
 
-__all__ = ["keep_loaded"]
-
 _REUSED: Final = "SPARK_REUSE_WORKER"
 """Spark sets it in the environment of workers that it will use again."""
 

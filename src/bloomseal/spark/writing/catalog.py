@@ -19,8 +19,6 @@ from .frames import check_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["protect_table"]
-
 _OURS: Final = re.compile(r"parquet\.(encryption|bloom|crypto)\.", re.IGNORECASE)
 _CATALOG: Final = "spark_catalog"
 _PARTS: Final = 3

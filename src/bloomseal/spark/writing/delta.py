@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["write_delta"]
-
 _MARKS: Final = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 """A file that no version names, and that VACUUM takes for hidden."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from ...core import errors
 from ...core.errors import BloomsealError, KeyAccessError
 
-__all__ = ["told_by"]
-
 _KEY_PROBLEM: Final = re.compile(
     r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
 )

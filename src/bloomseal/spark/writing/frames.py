@@ -40,12 +40,6 @@ if TYPE_CHECKING:
     from ...index.update import UpdateReport
     from ...sbbf import FilterSpec
 
-__all__ = [
-    "WriteReport",
-    "check_table",
-    "write",
-]
-
 _THREADS: Final = 8
 _SHOWN: Final = 10
 _MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")

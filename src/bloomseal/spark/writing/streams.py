@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["write_stream"]
-
 
 def write_stream(
     df: DataFrame,

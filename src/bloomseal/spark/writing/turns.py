@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from ..jar import cache_folder
 from ..listing import split_uri
 
-__all__ = ["in_turn"]
-
 
 @contextlib.contextmanager
 def in_turn(path: str) -> Iterator[None]:

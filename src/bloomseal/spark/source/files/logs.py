@@ -19,8 +19,6 @@ from ....storage.logs.decoded import need_readable
 from ....storage.places import open_source
 from ...listing import open_filesystem, split_uri
 
-__all__ = ["need_no_stream", "sink_files"]
-
 SINK_LOG: Final = "_spark_metadata"
 _NOTE: Final = re.compile(r"(\d+)(\.compact)?")
 

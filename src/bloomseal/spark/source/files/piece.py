@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ....storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
     from ....storage.logs.snapshot import DeleteFile, Snapshot
 
-__all__ = ["Piece", "parts_of"]
-
 
 class Piece(NamedTuple):
     """A file of a table, or a part of a big one. A plain tuple: a table has tens of thousands. Keys of an encrypted

@@ -17,8 +17,6 @@ from ...listing import open_filesystem
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["settled"]
-
 _TEMPORARY: Final = "_temporary"
 """Of each overwrite that commits a folder in it, and ``0`` of jobs by Spark's own protocol."""
 _SUCCESS: Final = "_SUCCESS"

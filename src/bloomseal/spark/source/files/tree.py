@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ....storage.logs.iceberg_encrypted import IcebergOpening
     from ....storage.logs.snapshot import Snapshot
 
-__all__ = ["Tree", "check_folders", "find_files"]
-
 _MOMENT: Final = len("2024-01-01 10:00:00.0")
 """Of longer ones Spark makes texts."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII)
