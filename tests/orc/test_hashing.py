@@ -124,7 +124,7 @@ def test_kernels_do_what_numpy_does() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("asking.arrays", "filters"):
+    for module in ("asking.values", "filters"):
         monkeypatch.setattr(f"bloomseal.orc.{module}.worthwhile", lambda _: compiled)
     chance = np.random.default_rng(3)
     numbers = chance.integers(-300, 300, 400)

@@ -22,10 +22,26 @@ def as_array(hashes: list[int]) -> np.ndarray:
     return np.array(hashes, dtype=np.uint64)
 
 
+# The specification's pseudocode
+
+
+def block_insert(of: list[int], x: int) -> None:
+    for i, word in enumerate(block.mask(x)):
+        of[i] |= word
+
+
+def block_check(of: list[int], x: int) -> bool:
+    return all(of[i] & word == word for i, word in enumerate(block.mask(x)))
+
+
+def filter_check(blocks: list[list[int]], h: int) -> bool:
+    return block_check(blocks[block.block_index(len(blocks), h)], h & 0xFFFFFFFF)
+
+
 def in_plain_python(blocks: int, hashes: list[int]) -> list[list[int]]:
     made = [[0] * block.WORDS for _ in range(blocks)]
-    for value in hashes:
-        block.filter_insert(made, value)
+    for h in hashes:
+        block_insert(made[block.block_index(blocks, h)], h & 0xFFFFFFFF)
     return made
 
 
@@ -34,7 +50,7 @@ def in_plain_python(blocks: int, hashes: list[int]) -> list[list[int]]:
 def test_inserting_and_checking(blocks: int, inserted: list[int], asked: list[int]) -> None:
     specified = in_plain_python(blocks, inserted)
     everything = [*inserted, *asked]
-    answers = [block.filter_check(specified, value) for value in everything]
+    answers = [filter_check(specified, value) for value in everything]
     assert all(answers[: len(inserted)])
     for way in (reference, kernels):
         words = np.zeros(blocks * block.WORDS, dtype=np.uint32)

@@ -96,7 +96,7 @@ def rename(names: dict[str, str]) -> Change:
         changed = []
         for raw in footer.elements(FileMeta.SCHEMA):
             element = Struct.parse(raw)
-            name = element.string(4) or ""
+            name = (element.binary(4) or b"").decode()
             element.set_binary(4, names.get(name, name).encode())
             changed.append(element.to_bytes())
         footer.set_list(FileMeta.SCHEMA, changed)

@@ -19,7 +19,6 @@ import bloomseal as bs
 from bloomseal.core.parquet.page import read_page
 from bloomseal.core.thrift import Struct
 from bloomseal.format.hashes import chunk_hashes as hashing
-from bloomseal.format.hashes import page_hashes
 from bloomseal.format.pages import inflate
 from support.flat_tables import FLAT, NESTED, columns, layouts
 
@@ -132,12 +131,12 @@ def test_levels_in_another_encoding_are_left_to_the_decoder(tmp_path: Path, monk
     header = bytes.fromhex("2c 1506 1500 1506 1506")  # DataPageHeader: 3 values, PLAIN, levels RLE and RLE
     path.write_bytes(data.replace(header, bytes.fromhex("2c 1506 1500 1508 1506")))
     taken: list[int] = []
-    monkeypatch.setattr(page_hashes.batch, "tally", lambda *_: taken.append(1))
+    monkeypatch.setattr(hashing.batch, "tally", lambda *_: taken.append(1))
     with bs.open_file(path) as file:
         page = next(iter(file.walk.pages(file.walk.chunk(0, 0))))
         assert page.view.data is not None
         assert page.view.data.definition_encoding == 4
-        direct = page_hashes.PageHashes(file.walk.meta(file.walk.chunk(0, 0)), file.walk.footer.schema.leaves[0])
+        direct = hashing.PageHashes(file.walk.meta(file.walk.chunk(0, 0)), file.walk.footer.schema.leaves[0])
         assert not direct.take(page)
     assert not taken
 

@@ -175,11 +175,11 @@ def by_filter(bloom_filter: BelievedFilter, asked: ValueSet) -> Exclusion | None
     return Exclusion(Reason.FILTER, column) if found is not None and asked.none_in(found) else None
 
 
-def by_orc_filters(possible: Bools, column: str | None = None) -> dict[int, Exclusion]:
+def by_orc_filters(possible: Bools) -> dict[int, Exclusion]:
     """For row groups of a stripe, by filters that leave nothing possible. Nobody authenticates those: the caller has
     allowed that, or the file is in clear.
     """
-    return dict.fromkeys(np.flatnonzero(~possible).tolist(), Exclusion(Reason.FILTER, column))
+    return dict.fromkeys(np.flatnonzero(~possible).tolist(), Exclusion(Reason.FILTER))
 
 
 def by_folder(expected: Expectation, columns: Iterable[str]) -> Exclusion:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,13 @@ from ..core.sbbf import ColumnType, LogicalType, PhysicalType, SplitBlockBloomFi
 from ..core.verdict import Verdict
 from ..keytools.keyring.keyring import Keyring
 from ..keytools.tools import KeyTools
+from ..policy import Policy
 from ..read.open import inspect_file, open_file
 from ..read.parquet import need_parquet
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
+from ..table.open import open_table
 from ..write.writer import FileWriter
-from .index_trial import index_growth
 from .people import COLUMN_KEYS, FILTERED, FPP, SCHEMA, People, area_numbers
 from .spark_trial import SparkTrial
 
@@ -43,6 +45,11 @@ _AREA: Final = 219
 _ANSWER: Final = ["name", "ssn", "diagnosis"]
 
 Say = Callable[[str], None]
+_FILES: Final = 400
+_ROWS: Final = 500
+_GROUPS: Final = 5
+_STEPS: Final = 3
+_TIMES: Final = 3
 
 
 class Trial:
@@ -316,3 +323,44 @@ def _score(hits: npt.NDArray[np.bool_], members: npt.NDArray[np.bool_]) -> dict[
 def _headers(path: Path) -> int:
     """Bloom filter headers in clear, wherever they stand in the file's bytes."""
     return sum(1 for _ in FILTER_HEADER.finditer(path.read_bytes()))
+
+
+def index_growth(folder: Path, kms: str, people: People, rows: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """A table grows by small files, and one person who is not in it is looked up by either way.
+
+    Args:
+        folder: where the table is made, and removed.
+        kms: URI of a keyring with the master keys ``footer`` and ``pii``.
+        rows: of the demonstration: the table has no more of them.
+
+    Returns:
+        Per step `files`, and seconds `with_index` and `without`, with the filters alone: the least of three.
+    """
+    column = {"key": "pii", "filter": {"fpp": FPP}, "index": True}
+    tables = {"people": {"footer_key": "footer", "columns": {"ssn": column}}}
+    policy = Policy.from_dict({"version": 1, "kms": kms, "tables": tables}).for_table("people")
+    most = min(_FILES, max(rows // _ROWS, 4))
+    told = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix="index-") as root:
+        done = 0
+        for files in sorted({max(most >> 2 * step, 1) for step in range(_STEPS)}):
+            say(f"looking one person up in {files} files, with a sealed index and without")
+            for number in range(done, files):
+                who = np.arange(number * _ROWS, (number + 1) * _ROWS, dtype=np.uint64)
+                some = pa.table({"ssn": people.ssn(who), "id": pa.array(who)})
+                with FileWriter(
+                    Path(root) / f"{number}.parquet", some.schema, encryption=policy, row_group_size=_ROWS // _GROUPS
+                ) as writer:
+                    writer.write_table(some)
+            done = files
+            index = open_table(root, decryption=policy).index("ssn")
+            index.update() if index.exists else index.build()
+            absent = [("ssn", "==", people.ssn(np.array([most * _ROWS], dtype=np.uint64))[0].as_py())]
+            one: dict[str, Any] = {"files": files}
+            ways: dict[str, Literal["require", "never"]] = {"with_index": "require", "without": "never"}
+            for name, how in ways.items():
+                table = open_table(root, decryption=policy, use_index=how)
+                look = partial(table.read, where=absent)
+                one[name] = min(_timed(look)[0] for _ in range(_TIMES))
+            told.append(one)
+    return told

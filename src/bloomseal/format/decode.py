@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..core.errors import BloomsealError, FormatError
+from ..core.errors import BloomsealError, FormatError, Hint, UnsupportedError
 from ..core.parquet.footer import plain_footer
 from ..core.parquet.layout import Column, FileMeta, Group, Meta
 from ..core.parquet.walk import Walk
@@ -18,7 +19,6 @@ from ..core.storage.source import Buffer
 from ..core.thrift import Struct
 from .calendar import has_old_moments
 from .minifile import MiniFile, PageSelection, mini_file
-from .pages.int96 import check_moments
 
 _CHECKED_ROWS = 1 << 16
 _PART_BYTES = 4 << 20
@@ -27,6 +27,11 @@ _PIECE_BYTES = 1 << 19
 _PIECE_ROWS = (1 << 10, 1 << 15)
 _LEAST_WIDTH = 16
 """Bytes that a value is taken to have at least once it is decoded: dictionaries make it less as it is stored."""
+_EPOCH_JULIAN_DAY: Final = 2_440_588
+_JULIAN_1900: Final = 2_415_021
+_DAY_NANOS: Final = 86_400 * 10**9
+_NANOS: Final = {"us": 1_000, "ns": 1}
+_LAYOUT: Final = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 
 
 def read_row_group(
@@ -242,3 +247,47 @@ def _decoding() -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
         # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
         raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
+
+
+def check_moments(values: pa.ChunkedArray, unit: str, *, cut: bool = False, old: bool = False) -> None:
+    """Refuse INT96 values (as 12 bytes each, or null) that a decoder would not turn into the same instants.
+
+    Args:
+        unit: of the decoded timestamps: ``ns`` or ``us``.
+        cut: what is finer than the unit is cut off, as the caller wants it.
+        old: those before 1900 are by an older calendar (`..calendar`).
+
+    Raises:
+        UnsupportedError: a moment that the unit can't hold, or only in part, or by another calendar.
+    """
+    step = _NANOS[unit]
+    for chunk in values.chunks:
+        known = chunk.drop_null()
+        if not len(known):
+            continue
+        _, data = known.buffers()
+        raw = np.frombuffer(data, dtype=_LAYOUT, count=len(known), offset=known.offset * _LAYOUT.itemsize)
+        nanos, stored = raw["nanos"], raw["day"]
+        day = stored.astype(np.int64) - _EPOCH_JULIAN_DAY + nanos // _DAY_NANOS
+        rest = nanos % _DAY_NANOS
+        (first, earliest), (last, latest) = (
+            divmod(-(1 << 63) * step, _DAY_NANOS),
+            divmod(((1 << 63) - 1) * step, _DAY_NANOS),
+        )
+        held = (day > first) | ((day == first) & (rest >= earliest))
+        held &= (day < last) | ((day == last) & (rest <= latest))
+        if old and (stored < _JULIAN_1900).any():
+            raise UnsupportedError("INT96 moments before 1900 by an older calendar", hint=Hint.WITHOUT_COLUMN)
+        # Arrow takes days as unsigned, and nanoseconds too before it divides them.
+        held &= stored >= 0
+        if step > 1:
+            held &= nanos >= 0
+        if not held.all():
+            raise UnsupportedError(
+                "INT96 moments outside of the years 1677 to 2262, which nanoseconds can't hold"
+                if unit == "ns"
+                else "INT96 moments that microseconds can't hold",
+                hint=Hint.INT96_US if unit == "ns" else Hint.WITHOUT_COLUMN,
+            )
+        if not cut and (rest % step).any():
+            raise UnsupportedError("INT96 moments finer than a microsecond", hint=Hint.INT96_NS)

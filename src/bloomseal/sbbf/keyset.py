@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os.path
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -295,8 +295,6 @@ def _without_nulls(values: Any) -> Any:
         if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
             array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
         return [] if pa.types.is_null(array.type) else array.drop_null()
-    if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable):
-        return values  # refused by who hashes them
     # In a list, since a place is looked up by number: an iterator gives its values once, a pandas Series takes labels.
     return [value for value in values if not stands_for_null(unwrap(value))]
 

@@ -92,8 +92,4 @@ class FilterSpec:
         if self.num_bytes is not None:
             return self.num_bytes
         wanted = num_bytes(values if self.ndv is None else self.ndv, self.fpp)
-        return min(1 << (wanted - 1).bit_length(), _power_of_two_below(self.max_bytes))
-
-
-def _power_of_two_below(size: int) -> int:
-    return 1 << (size.bit_length() - 1)
+        return min(1 << (wanted - 1).bit_length(), 1 << (self.max_bytes.bit_length() - 1))

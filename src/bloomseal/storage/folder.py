@@ -123,7 +123,9 @@ class Folder:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, dir_fd=folder.fd)
-                folder = folder._left_for(folder._entered(part))
+                below = folder._entered(part)
+                folder.close()
+                folder = below
         except BaseException:
             folder.close()
             raise
@@ -140,10 +142,6 @@ class Folder:
                 if status is not None and stat.S_ISLNK(status.st_mode):
                     raise OSError(errno.ELOOP, _LINK, path) from None
             raise
-
-    def _left_for(self, other: Self) -> Self:
-        self.close()
-        return other
 
     # What lies in it -------------------------------------------------------------------------------------------------
 

@@ -51,16 +51,16 @@ class SealCounter:
         """Stop earlier than 2^32, as a policy may ask. A higher limit than today's is ignored."""
         self.limit = min(self.limit, limit)
 
-    def add(self, seals: int = 1) -> None:
-        """Count `seals` before they happen.
+    def add(self) -> None:
+        """Count a seal before it happens.
 
         Raises:
             KeyAccessError: the limit would be passed; nothing may be sealed.
         """
         with self._lock:
-            if self.count + seals > self.limit:
+            if self.count >= self.limit:
                 raise KeyAccessError(
                     f"key {self.fingerprint} has sealed {self.count} times in this process; its limit is {self.limit}",
                     hint="rekey the file: a fresh data key starts at zero",
                 )
-            self.count += seals
+            self.count += 1

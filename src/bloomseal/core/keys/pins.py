@@ -35,7 +35,8 @@ class Pins:
         Raises:
             PolicyError: another one was agreed on.
         """
-        accepted = self._footer if column is None else self._for_column(column)
+        accepted = self._footer if column is None else nearest_entry(self._columns, column)
+        accepted = self._others if accepted is None else accepted
         if master_key not in accepted:
             what = "the footer" if column is None else "the column"
             raise PolicyError(
@@ -43,7 +44,3 @@ class Pins:
                 column=column,
                 hint="if the key was changed on purpose, name the old one among previous_keys",
             )
-
-    def _for_column(self, column: str) -> frozenset[str]:
-        accepted = nearest_entry(self._columns, column)
-        return self._others if accepted is None else accepted

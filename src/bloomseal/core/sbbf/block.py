@@ -1,6 +1,6 @@
 """The specification's pseudocode (Parquet Bloom filter, "Technical Approach") in plain Python.
 
-It is the twin that property tests hold the numpy and numba versions to; for a hash or two it is also the fastest.
+Property tests hold the numpy and numba versions to it; for a hash or two it is also the fastest.
 """
 
 from __future__ import annotations
@@ -33,33 +33,9 @@ def mask(x: int) -> Block:
     return result
 
 
-def block_insert(block: Block, x: int) -> None:
-    """Set every bit of ``mask(x)``."""
-    for i, word in enumerate(mask(x)):
-        block[i] |= word
-
-
-def block_check(block: Block, x: int) -> bool:
-    """True when every bit of ``mask(x)`` is set."""
-    return all(block[i] & word == word for i, word in enumerate(mask(x)))
-
-
 def block_index(number_of_blocks: int, h: int) -> int:
     """The block that the 64-bit hash `h` selects by its upper half."""
     return ((h >> 32) * number_of_blocks) >> 32
-
-
-def filter_insert(blocks: list[Block], h: int) -> None:
-    """Insert the 64-bit hash `h` into a filter of one or more blocks."""
-    block_insert(blocks[block_index(len(blocks), h)], h & 0xFFFFFFFF)
-
-
-def filter_check(blocks: list[Block], h: int) -> bool:
-    """False: `h` was never inserted. True: it probably was."""
-    return block_check(blocks[block_index(len(blocks), h)], h & 0xFFFFFFFF)
-
-
-# The same for a bitset as it stands in a file, asked for one hash again and again
 
 
 def halves(h: int) -> tuple[int, int]:
@@ -70,8 +46,8 @@ def halves(h: int) -> tuple[int, int]:
 
 
 def bitset_check(bitset: memoryview, upper: int, bits: int) -> bool:
-    """`filter_check` for a hash's `halves`, in a bitset of at least one block; bytes beyond the last whole block don't
-    count.
+    """Whether a hash of these `halves` may be in a bitset of at least one block (False: it was never inserted); bytes
+    beyond the last whole block don't count.
     """
     begin = block_index(len(bitset) // BLOCK_BYTES, upper << 32) * BLOCK_BYTES
     return int.from_bytes(bitset[begin : begin + BLOCK_BYTES], "little") & bits == bits

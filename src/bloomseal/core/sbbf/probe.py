@@ -174,8 +174,8 @@ def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:
         return _from_floats(array, column_type)
     if not stands_for_itself(arrow, column_type):
         return None
-    hashes = hash_array(array, column_type)
-    return hashes, _apart_from_nulls(array) if array.null_count else None
+    known = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return hash_array(array, column_type), None if known is None else (np.flatnonzero(known), ~known)
 
 
 def as_arrow(values: Any) -> pa.Array | None:
@@ -239,11 +239,6 @@ def _from_floats(array: pa.Array, column_type: ColumnType) -> _Parts:
     zeros = np.flatnonzero(stored == 0)
     stored = np.concatenate([stored, -stored[zeros]])  # 0.0 == -0.0, but their bits differ
     return hash_array(pa.array(stored), column_type), (np.concatenate([asked, asked[zeros]]), undecided)
-
-
-def _apart_from_nulls(array: pa.Array) -> _Unusual:
-    known = array.is_valid().to_numpy(zero_copy_only=False)
-    return np.flatnonzero(known), ~known
 
 
 def stands_for_itself(arrow: pa.DataType, column_type: ColumnType) -> bool:

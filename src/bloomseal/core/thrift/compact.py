@@ -131,13 +131,6 @@ class Struct:
         cursor.varint()
         return value[cursor.position :]
 
-    def string(self, field: int) -> str | None:
-        value = self.binary(field)
-        try:
-            return None if value is None else value.decode()
-        except UnicodeDecodeError:
-            raise FormatError("broken Thrift: a string that is not UTF-8") from None
-
     def struct(self, field: int) -> Struct | None:
         value = self._value(field, WireType.STRUCT)
         return None if value is None else Struct.parse(value)

@@ -86,7 +86,9 @@ class Columns:
                 continue
             parts = [self.leaves.leaves[index] for index in every if index in wanted]
             for leaf in parts:
-                self._need_plain_path(leaf)
+                if leaf.repeated:
+                    what = "a part of a list or map is not read alone"
+                    raise UnsupportedError(what, column=leaf.name, hint=leaf.path[0])
             names += [self.stored[leaf.index].name for leaf in parts]
         # A dot in a name makes a path of it.
         return names if all(paths.count(name) == 1 for name in names) else None
@@ -100,10 +102,6 @@ class Columns:
             whole = self.arrow.field(name)
             found.append(whole if len(kept) == len(every) else whole.with_type(_cut(whole.type, kept)))
         return pa.schema(found)
-
-    def _need_plain_path(self, leaf: Leaf) -> None:
-        if leaf.repeated:
-            raise UnsupportedError("a part of a list or map is not read alone", column=leaf.name, hint=leaf.path[0])
 
     def _top_level(self) -> Iterator[tuple[str, list[OrcColumn]]]:
         at = 1

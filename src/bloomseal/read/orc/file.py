@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from ...orc.index import need_range
 from ...orc.layout import OrcLayout
 from ...orc.protobuf import Message
 from ...orc.schema import OrcColumn
+from ...orc.tail import Stripe
 from ...storage.formats import Format
 from ..file import STREAMED, RowGroupInfo, SealedFile, Values
 from ..plan import ReadStats
@@ -35,13 +37,16 @@ from ..prune import RowGroupSelection
 from .columns import Columns, columns_of
 from .inspect import inspect_orc
 from .prune import ruled_out
-from .rows import neighbourhoods, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
 
 if TYPE_CHECKING:
     from ...core.decryption import DecryptionSpec
     from ...policy import TablePolicy
+_WORTH_LEAVING: Final = 256 * 1024
+"""Bytes of a stripe's columns between two row groups: for fewer it is not decoded in two parts."""
+
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -346,3 +351,21 @@ class OrcFile(OrcLayout, SealedFile):
                 "several columns have the same name", file=self.path, column=name, hint=Hint.WITHOUT_COLUMN
             )
         return found
+
+
+def neighbourhoods(kept: Sequence[int], stripe: Stripe) -> list[list[int]]:
+    """Row groups, ascending, so that those between two that stand in one list are fewer bytes than are worth leaving
+    out.
+    """
+    share = stripe.data_length / max(1, stripe.num_row_groups)
+    found = [[kept[0]]] if kept else []
+    for before, group in pairwise(kept):
+        if (group - before - 1) * share > _WORTH_LEAVING:
+            found.append([])
+        found[-1].append(group)
+    return found
+
+
+def rows_of(spans: Sequence[tuple[int, int]]) -> Rows:
+    """The numbers of the rows in these ranges."""
+    return np.concatenate([np.arange(first, end) for first, end in spans] or [np.empty(0, np.int64)])
