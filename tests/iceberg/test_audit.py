@@ -94,6 +94,12 @@ def test_a_clean_table(vectors: Path, keyring: bs.Keyring, name: str, keys: bool
     assert report.ok is (True if keys else None), (report.unseen, report.hidden)
 
 
+@pytest.mark.parametrize(("keys", "opened"), [(False, 0), (True, 1)])
+def test_what_is_not_seen_of_snapshots(vectors: Path, keyring: bs.Keyring, keys: bool, opened: int) -> None:
+    unseen = " ".join(map(str, audited(vectors, keyring, "people16", keys=keys).hidden))
+    assert f"{3 - opened} snapshots whose lists of files are sealed" in unseen
+
+
 def test_a_kek_that_grew_old(vectors: Path) -> None:
     place = vectors / "tables" / "people16"
     made = datetime(2026, 11, 20, tzinfo=UTC)  # as its metadata say

@@ -121,6 +121,8 @@ class Auditor:
                 places.opened += [] if opened.flaw is None else [opened.flaw]
                 if history:
                     _seen_whole(table, opened, places)
+                elif opened.under and opened.flaw is None:
+                    places.untold = [one for one in places.untold if one not in table.sealed()] + table.sealed(1)
             except BloomsealError as error:
                 places.unknown.append(f"{table.folder.path}: the table's keys: {error.what}")
         by_kek = {kek.wrapped: KeyFacts.of_kek(kek, kms, MANIFEST) for kek in table.keks}
@@ -196,8 +198,7 @@ class Auditor:
 
 def _seen_whole(table: EncryptedTable, opened: OpenedTable, places: Places) -> None:
     """What was to be known of each snapshot is, but for this."""
-    if table.sealed in places.unknown:
-        places.unknown.remove(table.sealed)
+    places.unknown = [one for one in places.unknown if one not in table.sealed()]
     places.versions += opened.versions
     places.missing += opened.missing
     places.unknown += opened.problems + ([] if (flaw := opened.flaw) is None else [f"{flaw.file}: {flaw.what}"])

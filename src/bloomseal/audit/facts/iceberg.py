@@ -76,7 +76,7 @@ class EncryptedTable:
         metadata: the metadata files, the current one first: the master key that each names, and the snapshots with the
             places of their manifest lists.
         streams: sealed files that are no Parquet.
-        sealed: that nobody without a key knows the table's files, in words; empty where no list of them is sealed.
+        lists: how many snapshots there are whose lists of files are sealed.
         elsewhere: metadata files that may be in other folders, in words.
         unseen: what could not be looked at, in words.
     """
@@ -87,9 +87,14 @@ class EncryptedTable:
     keks: tuple[TableKek, ...]
     metadata: Mapping[str, tuple[str, tuple[tuple[int, str], ...]]]
     streams: tuple[str, ...]
-    sealed: str
+    lists: int
     elsewhere: tuple[str, ...]
     unseen: tuple[str, ...]
+
+    def sealed(self, opened: int = 0) -> list[str]:
+        """That nobody knows the files of some snapshots but whoever has their keys; `opened`: how many somebody has."""
+        left = self.lists - opened
+        return [f"{self.folder.path}: {counted(left, 'snapshot')} whose lists of files are sealed"] if left > 0 else []
 
 
 def look_at_table(log: IcebergLog, others: Iterable[str]) -> EncryptedTable | None:
@@ -176,7 +181,7 @@ class _TableLook:
             tuple(self._keks.values()),
             metadata,
             tuple(path for path in streams if not self._clear.get(path)),
-            f"{self._folder.path}: {counted(len(lists), 'snapshot')} whose lists of files are sealed" if lists else "",
+            len(lists),
             tuple(f"{_text(path)}: metadata of the table in another folder" for path in sorted(elsewhere)),
             tuple(self._unseen),
         )

@@ -187,8 +187,7 @@ def _look_at(log: IcebergLog, others: Iterable[str], places: Places, history: bo
         if (table := look_at_table(log, [path for path in others if _is_text(path)])) is not None:
             places.encrypted.append(table)
             places.unknown += [_shown(text) for text in (*table.unseen, *(table.elsewhere if history else ()))]
-            if table.sealed:
-                (places.unknown if history else places.untold).append(table.sealed)
+            (places.unknown if history else places.untold).extend(table.sealed())
     except (BloomsealError, OSError, ValueError, RecursionError) as error:
         places.unknown.append(f"{_shown(log.folder.path)}: its encryption can't be looked at ({type(error).__name__})")
 
