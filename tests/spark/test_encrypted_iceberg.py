@@ -148,6 +148,15 @@ def test_what_open_table_refuses_is_refused(vectors: Path, policy: TablePolicy, 
         read(vectors / "tables" / name, policy=policy)
 
 
+def test_a_link_within_the_table(vectors: Path, policy: TablePolicy, tmp_path: Path) -> None:  # noqa: F811
+    """Manifests name files by another path than they are found at, and keys are bound to one."""
+    place = Path(shutil.copytree(vectors / "tables" / "dv16", tmp_path / "dv16"))
+    (place / "data").rename(place / "moved")
+    (place / "data").symlink_to("moved")
+    table = bs.open_table(place, decryption=policy)
+    assert ordered(read(place, policy=policy).to_pylist()) == ordered(table.read().to_pylist())
+
+
 def test_another_table_in_its_place(vectors: Path, policy: TablePolicy, tmp_path: Path) -> None:  # noqa: F811
     folder = vectors / "tables" / "people16" / "data"
     alone = shutil.copytree(folder, tmp_path / "alone")

@@ -10,6 +10,7 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,22 @@ def test_a_dropped_partition_column_that_a_file_lacks(tmp_path: Path) -> None:
     metadata["current-schema-id"] = 1
     (lake.folder / "metadata" / "00099-dropped.metadata.json").write_text(json.dumps(metadata))
     assert lake.read() == left
+
+
+def test_a_task_with_files_that_have_no_deletes(lake: Lake) -> None:
+    """Where nothing may be named outside of the table's location, as in encrypted tables."""
+    pytest.importorskip("pyspark")
+    from bloomseal.spark.source.files.piece import parts_of
+    from bloomseal.spark.source.files.tree import find_files
+
+    one = lake.names[1]
+    lake.positions("p.parquet", (one, 3))
+    tree = find_files([str(lake.folder)], zone="UTC")
+    assert tree.log is not None
+    assert tree.log.path_of is not None
+    pieces = [piece if piece.in_log == one else piece._replace(deletes=(), in_log="") for piece in tree.files]
+    parts = parts_of(pieces, None, replace(tree.log, path_of=replace(tree.log.path_of, strict=True)))
+    assert sorted(parts.open(number).num_rows for number in range(3)) == [9, 10, 10]
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 9, 100])

@@ -145,7 +145,7 @@ def _need_same_names(parts: TableParts, found: dict[str, Any]) -> None:
     """Refuse names of data files that the manifests spell in another way: their rows would not be deleted."""
     if parts.snapshot is None or (path_of := parts.snapshot.path_of) is None:
         return
-    known = {one.name for one in parts.files}
+    known = {one.name for one in parts.files if one.name}
     paths = set(map(path_of, known))
     for name in found:
         if name not in known and path_of(name) in paths:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....core.storage.ref import FileRef
 from ....storage.discovery.kinds import FileKind, FoundFile
+from ....storage.logs.iceberg_keys import IcebergFileKey
 from ....table.query.partitions import Partitions
 from ....table.query.parts import TableParts
 from ...listing import open_filesystem
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ....core.decryption import DecryptionSpec
     from ....index.facts.sameness import Kept
     from ....policy import TablePolicy
-    from ....storage.logs.iceberg_keys import IcebergFileKey, WrappedFileKey
+    from ....storage.logs.iceberg_keys import WrappedFileKey
     from ....storage.logs.snapshot import DeleteFile, Snapshot
 
 
@@ -53,9 +54,11 @@ class Piece(NamedTuple):
     @classmethod
     def of(cls, found: FoundFile, base: str | None, root: str | None, values: tuple[Any, ...] = ()) -> Piece:
         """A file that was listed."""
-        path, named = found.ref.path, found.name if found.deletes else ""
+        path, named, key = found.ref.path, found.name if found.deletes else "", found.key
         size = os.stat(path).st_size if found.size is None else found.size  # noqa: PTH116
-        return cls(base, path, size, values, 0, 1, root, None, found.told, found.key, named, found.deletes)
+        if isinstance(key, IcebergFileKey) and key.path != path:
+            key = replace(key, path=path)  # a link in the table led to the file, and tasks open it here
+        return cls(base, path, size, values, 0, 1, root, None, found.told, key, named, found.deletes)
 
     def found(self, folder: str | None) -> FoundFile:
         """The file as it was listed.
