@@ -165,7 +165,7 @@ def struct_whole(data: bytes) -> None:
     again = Struct.parse(struct.to_bytes())
     assert again.fields == struct.fields
     for field in struct.fields:
-        for read in (struct.integer, struct.boolean, struct.string, struct.struct, struct.elements):
+        for read in (struct.integer, struct.boolean, struct.binary, struct.struct, struct.elements):
             with contextlib.suppress(bs.BloomsealError):
                 read(field)
 
