@@ -48,10 +48,13 @@ def keyring(folder: Path) -> bs.Keyring:
 
 
 @contextmanager
-def driver(folder: Path, script: str, *arguments: str) -> Iterator[Iterator[str]]:
+def driver(folder: Path, script: str, *arguments: str, **more: str) -> Iterator[Iterator[str]]:
     """The lines of JSON that a driver prints, run on a cluster of its own.
 
     A line with "ready" in it waits for an answer: it gets one when the next line is asked for.
+
+    Args:
+        more: of the driver's environment, which no worker has.
     """
     home = need_spark()
     for name in PLACES:
@@ -85,7 +88,7 @@ def driver(folder: Path, script: str, *arguments: str) -> Iterator[Iterator[str]
         command = [sys.executable, str(Path(__file__).with_name(script)), master, str(folder), *arguments]
         with open(folder / "logs" / "driver.txt", "w") as errors:
             process = subprocess.Popen(
-                command, env=keyed, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                command, env={**keyed, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         stack.callback(process.kill)
         yield said(process)

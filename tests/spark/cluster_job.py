@@ -98,8 +98,11 @@ def main(master: str, folder: Path) -> None:
     say(advice=bss.advice(spark))
     bss.enable(spark, policy=folder / "policy.toml")
     rows = spark.range(0, 40_000, 1, 4).select("id", f.sha2(f.col("id").cast("string"), 256).alias("ssn"))
-    report = bss.write(rows, folder / "people", options={"parquet.block.row.count.limit": "1000"})
+    report = bss.write(rows, folder / "people", table="people", options={"parquet.block.row.count.limit": "1000"})
     say(written=report.to_dict())
+    # The driver signs what executors write, and they check it.
+    bss.write(rows.where("id < 3000"), folder / "signed", table="signed")
+    say(signed=spark.read.parquet(str(folder / "signed")).agg(f.countDistinct("ssn")).collect()[0][0])
 
     read = spark.read.parquet(str(folder / "people"))
     query = read.where(f.col("ssn") == LITERAL)
@@ -124,7 +127,7 @@ def main(master: str, folder: Path) -> None:
     for i, page in enumerate(pages):
         with urllib.request.urlopen(f"{base}/{page}", timeout=60) as answer:  # noqa: S310
             (folder / "rest" / f"{i}.json").write_bytes(answer.read())
-    assert bss.read(spark, folder / "people", where=f"ssn = '{LITERAL}'").count() == len(found)
+    assert bss.read(spark, folder / "people", table="people", where=f"ssn = '{LITERAL}'").count() == len(found)
     (folder / "rest" / "plan.txt").write_text(query._jdf.queryExecution().toString())
     say(helpers=on_executors(spark))
     say(ready=True)
@@ -147,7 +150,7 @@ def main(master: str, folder: Path) -> None:
         return value
 
     dying = rows.where("id < 2000").withColumn("ssn", f.udf(die_once, "string", useArrow=False)("ssn"))
-    rescued = bss.write(dying, folder / "rescued")
+    rescued = bss.write(dying, folder / "rescued", table="people")
     say(
         rescued=rescued.to_dict(),
         count=spark.read.parquet(str(folder / "rescued")).distinct().count(),

@@ -13,6 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.core.storage.ref import FileRef
+from bloomseal.keytools.signatures.keys import PublicKey
 from support.watch import forms
 
 from .cluster import DEADLINE, PLACES, driver, keyring, search
@@ -67,17 +68,33 @@ def secrets_of(ring: bs.Keyring, file: str) -> dict[str, list[bytes]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("cluster")
-    ring = keyring(folder)
+    ring, author = keyring(folder), bs.Keyring(folder / "author.json", passphrase=PASSPHRASE, create=True)
+    author.create("author", kind="ed25519")
+    secret = author.list()[0].versions[0].key
+    assert secret is not None
+    line = PublicKey(author.public_key("author")).line
+    with (folder / "policy.toml").open("a") as text:
+        text.write(
+            f'[tables.signed]\nfooter_key = "footer"\ncomplete = true\nroot = "signed"\nsigners.author = "{line}"\n'
+        )
     said: dict[str, list[Any]] = {}
     leaks: dict[str, list[str]] = {}
     searched: dict[str, int] = {}
-    with driver(folder, "cluster_job.py") as lines:
+    signer = f"keyring://{author.path}#author"
+    with driver(folder, "cluster_job.py", BLOOMSEAL_SIGNER=signer) as lines:
         for line in lines:
             for name, value in json.loads(line).items():
                 said.setdefault(name, []).append(value)
             if "ready" in line:
                 file = said["written"][0]["files"][0]
                 wanted = {**secrets_of(ring, file), "probed value": [LITERAL.encode()]}
+                wanted |= {
+                    "signer's key": [
+                        secret.reveal(),
+                        *(form.encode() for form in forms(secret.reveal()) if form.isascii()),
+                    ]
+                }
+                wanted["signer"] = [signer.encode()]
                 leaks, searched = search({name: folder / name for name in PLACES}, wanted)
     return Run(said, folder, leaks, searched)
 
@@ -89,6 +106,11 @@ def test_two_executors_write_and_read_sealed_files(run: Run) -> None:
     (advice,) = run.said["advice"]
     assert len(advice) == 1
     assert "event log" in advice[0]
+
+
+def test_executors_check_what_the_driver_signs(run: Run) -> None:
+    assert run.said["signed"] == [3_000]
+    assert len(list((run.folder / "signed").glob("_SIGNATURE_*"))) == len(list((run.folder / "signed").glob("part-*")))
 
 
 def test_a_look_up_prunes_on_the_executors(run: Run) -> None:
