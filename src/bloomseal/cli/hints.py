@@ -9,8 +9,6 @@ from typing import Final
 
 from ..core.errors import BloomsealError, Hint, MissingFileError
 
-__all__ = ["hint_for"]
-
 _KEYS: Final = "--policy FILE, --keyring PATH, --kms URI, --key-file NAME=PATH or --key-env NAME=VARIABLE"
 _IN_OPTIONS: Final = {
     Hint.INT96_US: "--int96-unit us",

@@ -25,20 +25,6 @@ from typing import Any, Self
 
 from .text import safe_text
 
-__all__ = [
-    "BloomsealError",
-    "BloomsealWarning",
-    "FormatError",
-    "Hint",
-    "IntegrityError",
-    "KeyAccessError",
-    "MissingDependencyError",
-    "MissingFileError",
-    "PolicyError",
-    "UnsupportedError",
-    "UsageError",
-]
-
 _PLACES = ("file", "row_group", "column", "module")
 
 

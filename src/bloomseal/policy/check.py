@@ -15,8 +15,6 @@ from .file import Policy
 from .personal import by_name
 from .table import SENSITIVE, ColumnPolicy, TablePolicy
 
-__all__ = ["PolicyRemark", "SeenColumns", "check", "check_columns"]
-
 
 @dataclass(frozen=True)
 class PolicyRemark:

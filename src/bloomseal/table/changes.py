@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .report import CompactionReport
     from .scan import Progress
 
-__all__ = ["ErasureOptions", "TableChanges"]
-
 
 class ErasureOptions(TypedDict, total=False):
     """How rows are erased, see `SealedTable.erase`."""

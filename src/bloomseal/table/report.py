@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..index.update import UpdateReport
     from .scan import Progress
 
-__all__ = ["CompactionReport", "TableVerifyReport", "verify_files"]
-
 
 @dataclass
 class CompactionReport(ShownInNotebooks):

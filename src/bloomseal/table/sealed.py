@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from .report import TableVerifyReport
     from .scan import Progress
 
-__all__ = ["SealedTable"]
-
 _INSPECTED: Final = 1000
 """Files that a notebook has opened, to show their table."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...read.without_key import WithoutKey
     from ...table.sealed import SealedTable
 
-__all__ = ["WITHOUT_POLICY", "OpeningOptions", "PolicyOptions", "TableOptions"]
-
 WITHOUT_POLICY: Final = "without --policy, and without BLOOMSEAL_POLICY"
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ...audit.report import Report
     from ...keytools.kms.calls import KmsCalls
 
-__all__ = ["doctor"]
-
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\d.]+))?[^;]*(?:;.*extra\s*==\s*[\"']([\w-]+)[\"'])?")
 _SECONDS: Final = 10.0
 _SAMPLE: Final = 20

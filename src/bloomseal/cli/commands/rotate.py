@@ -27,8 +27,6 @@ from ..arguments.sealing import ResealingOptions, SealingOptions, filter_option
 from ..command import PATH, Command, CommandState
 from ..render import answer, print_json, progress, remark, show
 
-__all__ = ["rekey", "repair", "rewrap", "seal", "sign", "unseal"]
-
 
 @dataclass
 class RunOptions:

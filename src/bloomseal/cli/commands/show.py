@@ -25,8 +25,6 @@ from ..render import answer, facts, listed, print_json, progress, table
 if TYPE_CHECKING:
     from ...policy import TablePolicy
 
-__all__ = ["show", "verify"]
-
 _LISTED: Final = 1000
 
 

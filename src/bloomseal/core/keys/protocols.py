@@ -12,15 +12,6 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError
 from ..storage.ref import FileRef
 
-__all__ = [
-    "FileKeys",
-    "KeyDescription",
-    "KeyRetriever",
-    "KeySource",
-    "KmsClient",
-    "wrapped_by",
-]
-
 
 @runtime_checkable
 class KeyRetriever(Protocol):

@@ -20,8 +20,6 @@ from .decoded import need_parquet, need_readable
 from .delta_log import COMMIT, actions_of, read_log
 from .snapshot import History, LiveFile, Naming, Snapshot, fields_in, in_table, library, location, opened, told_apart
 
-__all__ = ["DeltaLog"]
-
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\.\d+\.\d+)?\.parquet", re.ASCII)
 """Number; of one among several files also its place."""
 _IN_JSON: Final = re.compile(r"\.checkpoint\.[^/]*\.json$")

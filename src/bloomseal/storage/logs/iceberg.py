@@ -27,8 +27,6 @@ from .iceberg_keys import MASTER_KEY, IcebergFileKey
 from .iceberg_metadata import NUMBER, in_its_folder, load, names_of, newest_metadata, read_metadata
 from .snapshot import History, LiveFile, LogPlaces, Naming, Snapshot, fields_in, opened, told_apart
 
-__all__ = ["IcebergLog"]
-
 _PLACES: Final = (
     "write.data.path", "write.object-storage.path", "write.folder-storage.path", "write.metadata.path",
 )  # fmt: skip

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 from ...core.errors import FormatError, UnsupportedError
 from .snapshot import DeleteFile, DeleteKind, LiveFile
 
-__all__ = ["DATA", "DeleteIndex", "ManifestRow", "format_of", "rows_of_manifest"]
-
 DATA, _BY_PLACE, _BY_VALUE = 0, 1, 2
 """Contents of files, as manifests number them."""
 TO_PARQUET: Final = "rewrite_data_files in the engine that wrote the table, with write.format.default = parquet"

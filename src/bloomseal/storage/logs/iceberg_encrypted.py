@@ -24,8 +24,6 @@ from .iceberg_keys import IcebergFileKey, IcebergKek, IcebergTableKeys, UnwrapBy
 from .iceberg_metadata import load, newest_metadata, read_metadata
 from .snapshot import LiveFile, LogPlaces, Naming, opened
 
-__all__ = ["EncryptedIcebergLog", "IcebergOpening"]
-
 
 @dataclass(frozen=True)
 class IcebergOpening:

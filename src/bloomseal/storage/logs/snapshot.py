@@ -20,26 +20,6 @@ if TYPE_CHECKING:
 
     from .iceberg_keys import IcebergFileKey, WrappedFileKey
 
-__all__ = [
-    "BOUNDS",
-    "PARTITIONS",
-    "PREDICATE",
-    "DeleteFile",
-    "DeleteKind",
-    "History",
-    "LiveFile",
-    "LogPlaces",
-    "Naming",
-    "Snapshot",
-    "below",
-    "fields_in",
-    "in_table",
-    "library",
-    "location",
-    "opened",
-    "told_apart",
-]
-
 T = TypeVar("T")
 BOUNDS: Final = "smallest and greatest values"
 PARTITIONS: Final = "partition values"

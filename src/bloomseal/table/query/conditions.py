@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...read.predicate.predicate import Predicate
     from .partitions import Partitions
 
-__all__ = ["Condition", "Rest", "alike"]
-
 Decide = Callable[[Part, bool], said.Condition | bool | None]
 _WHOLE_NUMBERS: Final = ("", "int")
 _MOMENTS: Final = ("timestamp", "time")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ...index.facts.sameness import Kept
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Fragment", "Query", "Shape"]
-
 _REMEMBERED: Final = 64
 
 
