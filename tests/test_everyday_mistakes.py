@@ -290,7 +290,7 @@ def test_type_checkers_know_the_public_names_and_refuse_others(tmp_path: Path) -
     source = Path(bs.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--follow-imports=silent",
-         "--cache-dir", str(tmp_path / "cache"), str(script)],
+         "--cache-dir", str(Path(__file__).parents[1] / ".mypy_cache" / "script"), str(script)],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(source)}, timeout=500,
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("script.py:") and " defined in " not in line]
