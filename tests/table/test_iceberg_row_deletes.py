@@ -260,6 +260,20 @@ def test_a_task_with_files_that_have_no_deletes(lake: Lake) -> None:
     assert sorted(parts.open(number).num_rows for number in range(3)) == [9, 10, 10]
 
 
+def test_deletes_by_a_dropped_column_that_spark_would_take_for_another(lake: Lake) -> None:
+    from pyiceberg.types import StringType
+
+    with lake.table.update_schema() as schema:
+        schema.delete_column("text")
+    with lake.table.update_schema() as schema:
+        schema.add_column("TEXT", StringType())
+    lake.values("e.parquet", pa.table({"text": ["t1"]}), 2)
+    (values,) = set(bs.read_table(lake.folder)["TEXT"].to_pylist())
+    assert values is None
+    with pytest.raises(bs.UnsupportedError, match="log calls this column TEXT"):
+        by_tasks(lake.folder)
+
+
 @pytest.mark.parametrize("count", [0, 1, 4, 9, 100])
 def test_equality_deletes_in_a_file_of_many_row_groups(lake: Lake, count: int) -> None:
     """Fewer values than a row group has rows, as many as some have, and more than the file has."""

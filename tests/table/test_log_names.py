@@ -438,3 +438,23 @@ def test_partition_values_of_another_type_are_refused(tmp_path: Path) -> None:
     metadata_of(ice.table).write_text(json.dumps(told))
     with pytest.raises(bs.FormatError, match="partition values that are no large_string"):
         bs.open_table(ice.folder)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_spark_takes_no_dropped_column_for_one_in_another_case(tmp_path: Path, nested: bool) -> None:
+    pytest.importorskip("pyspark")
+    from spark.test_source_read import read
+
+    above = ("s",) if nested else ()
+    ice = Ice(
+        tmp_path, pa.schema({"n": pa.int64(), "a": pa.string(), "s": pa.struct({"a": pa.string(), "b": pa.string()})})
+    )
+    ice.table.append(pa.table({"n": [1], "a": ["gone"], "s": [{"a": "gone", "b": "x"}]}))
+    ice.change(
+        drop=lambda update: update.delete_column((*above, "a")),
+        add=lambda update: update.add_column((*above, "A"), _string()),
+    )
+    (row,) = bs.read_table(ice.folder).to_pylist()
+    assert (row["s"] if nested else row)["A"] is None
+    with pytest.raises(bs.UnsupportedError, match="log calls this column"):
+        read(ice.folder)

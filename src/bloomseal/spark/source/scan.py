@@ -131,6 +131,11 @@ class Scan:
             self._check_folder(file, column)
         name = leaves.raw, masked
         if (found := self._layouts.get(name)) is None:
+            if self.log is not None:
+                from ...storage.logs.snapshot import fields_in  # folders without a log need not load it
+                from ...table.query.naming import need_case
+
+                need_case(file, [path for path, _ in fields_in(self.log.schema)])
             own = () if self.log is None else filter(self.log.schema.names.__contains__, self.log.stored)
             if lacking := [column for column in own if not file.has(column)]:
                 what = "only the table's log has the column's value for this file"

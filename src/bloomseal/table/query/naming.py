@@ -32,12 +32,12 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     """
     from ...storage.logs.snapshot import fields_in  # folders without a log need not load it
 
-    fields = dict(fields_in(file.plan().empty.schema))
     if naming.doubted is not None:
         raise UnsupportedError(_RENAMED, file=file.path, column=naming.doubted, hint=_REWRITE)
     if not naming.ids:
-        _need_case(file, fields, naming)
+        need_case(file, naming.names)
         return
+    fields = dict(fields_in(file.plan().empty.schema))
     found = {path: _id(field) for path, field in fields.items()}
     if not any(number is not None for number in found.values()):
         if naming.mapped is None:
@@ -58,11 +58,22 @@ def _id(field: pa.Field) -> int | None:
     return None if told is None else int(told) if told.isdigit() else -1
 
 
-def _need_case(file: SealedFile, held: Collection[str], naming: Naming) -> None:
-    lacking = {name.casefold(): name for name in naming.names if name not in held}
-    known = {*naming.names}
-    for name in held:
-        if name not in known and (meant := lacking.get(name.casefold())) is not None:
+def need_case(file: SealedFile, names: Collection[str]) -> None:
+    """Refuse a file that spells a column of the table in another case. Where names are told apart by case, as in
+    Iceberg, it is another column, such as one that was dropped; for Spark it would be the table's.
+
+    Args:
+        names: the table's, as `Naming` has them.
+
+    Raises:
+        UnsupportedError: it does.
+    """
+    from ...storage.logs.snapshot import fields_in
+
+    held = dict(fields_in(file.plan().empty.schema))
+    lacking = {name.casefold(): name for name in names if name not in held}
+    for name in held.keys() - {*names}:
+        if (meant := lacking.get(name.casefold())) is not None:
             raise UnsupportedError(
                 f"the table's log calls this column {meant}", file=file.path, column=name, hint="rewrite the file"
             )

@@ -30,8 +30,8 @@ class Piece(NamedTuple):
         base: its file system, as `...listing.SparkTableFiles.base`.
         name: its path on it.
         size: bytes.
-        values: its partition values, in the order of the table's partition columns; where the files store those, as
-            the log has them, in the order of `Snapshot.stored`.
+        values: its partition values, in the order of the table's partition columns; where the files store those, what
+            the log has of columns that deletes compare, in the order of `Snapshot.stored`.
         part, parts: which part of how many, by the bytes of its row groups.
         root: the folder that it was found below; None where it was named itself.
         kept: the row groups that indexes leave of it; None: all.

@@ -14,7 +14,7 @@ import datetime as dt
 import itertools
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -28,7 +28,7 @@ from ....core.errors import BloomsealError, FormatError, PolicyError, Unsupporte
 from ....core.parquet.expectation import NO_EXPECTATION, Expectation
 from ....core.text import articled
 from ....storage.discovery import tables
-from ....storage.discovery.kinds import FileKind, Listing, NothingThereError, TableLayout
+from ....storage.discovery.kinds import FileKind, FoundFile, Listing, NothingThereError, TableLayout
 from ....table.hive import NULL
 from ....table.query.partitions import Partitions, common_type, typed_values
 from ...listing import listing_of, open_filesystem
@@ -243,11 +243,17 @@ def _with_log(
     values = [known[name].cast(arrow_type(schema[name].dataType)).to_pylist() for name in folders]
     rows: Iterable[tuple[Any, ...]] = zip(*values, strict=True) if folders else itertools.repeat(())
     if snapshot.stored:
-        rows = (tuple(map(found.live[one.ref.path].partition.get, snapshot.stored)) for one in found.files)
+        rows = (_compared(one, found.live[one.ref.path].partition, snapshot.stored) for one in found.files)
     files = [Piece.of(one, base, root, row) for one, row in zip(found.files, rows, strict=False)]
     files.sort(key=lambda file: file.name)
     columns = st.StructType([schema[name] for name in folders])
     return Tree(tuple(files), columns, schema, snapshot.without_files())
+
+
+def _compared(file: FoundFile, partition: Mapping[str, Any], stored: Sequence[str]) -> tuple[Any, ...]:
+    """The values of these columns that deletes compare. No others travel: those of an encrypted table are sealed."""
+    asked = {name for delete in file.deletes for name in delete.columns}
+    return tuple(partition.get(name) if name in asked else None for name in stored)
 
 
 def _folders(path: str) -> Folders:
