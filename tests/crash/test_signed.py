@@ -13,6 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.keytools.material.store import tidy
+from bloomseal.keytools.signatures.keys import PublicKey
 
 _CHILD = """
 import sys
@@ -22,35 +23,68 @@ bs.write_table(pa.table({"ssn": ["new"]}), sys.argv[1], policy=sys.argv[2])
 """
 
 
-def kill(folder: Path, fault: str) -> None:
-    command = [sys.executable, "-c", _CHILD, folder / "people/a.parquet", folder / "policy.toml"]
+_OVERWRITE = """
+import sys
+import pyarrow as pa
+import bloomseal as bs
+bs.write_dataset(pa.table({"ssn": ["new"]}), sys.argv[1].rpartition("/")[0], policy=sys.argv[2], mode="overwrite")
+"""
+
+
+def kill(folder: Path, fault: str, child: str = _CHILD) -> None:
+    command = [sys.executable, "-c", child, folder / "people/a.parquet", folder / "policy.toml"]
     done = subprocess.run(command, env=os.environ | {"BLOOMSEAL_FAULT_POINT": fault}, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("fault", "value", "left"), [("checked", "old", 1), ("signed", "old", 2), ("renamed", "new", 2)]
-)
-def test_a_file_in_its_place_is_signed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, value: str, left: int
-) -> None:
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of a signed file, its policy beside it."""
     ring = bs.Keyring(tmp_path / "keys.json", create=True)
     ring.create("footer")
     ring.create("author", kind="ed25519")
-    from bloomseal.keytools.signatures.keys import PublicKey
-
     line = PublicKey(ring.public_key("author")).line
     (tmp_path / "policy.toml").write_text(
         f'version = 1\nkms = "keyring:keys.json"\n[tables.people]\nfooter_key = "footer"\nroot = "people"\n'
         f'signers.author = "{line}"\n'
     )
-    people, policy = tmp_path / "people", tmp_path / "policy.toml"
-    people.mkdir()
+    (tmp_path / "people").mkdir()
     monkeypatch.setenv("BLOOMSEAL_SIGNER", "author")
-    bs.write_table(pa.table({"ssn": ["old"]}), people / "a.parquet", policy=policy)
-    kill(tmp_path, fault)
+    bs.write_table(pa.table({"ssn": ["old"]}), tmp_path / "people/a.parquet", policy=tmp_path / "policy.toml")
+    return tmp_path / "people"
+
+
+@pytest.mark.parametrize(
+    ("fault", "value", "left"), [("checked", "old", 1), ("signed", "old", 2), ("renamed", "new", 2)]
+)
+def test_a_file_in_its_place_is_signed(people: Path, fault: str, value: str, left: int) -> None:
+    policy = people.parent / "policy.toml"
+    kill(people.parent, fault)
     assert bs.read_table(people, policy=policy)["ssn"].to_pylist() == [value]
     assert len(list(people.glob("_SIGNATURE_*"))) == left
     tidy(people)
     assert len(list(people.iterdir())) == 2
     assert bs.read_table(people, policy=policy)["ssn"].to_pylist() == [value]
+
+
+def test_a_file_that_is_about_to_go_is_signed(people: Path) -> None:
+    policy = people.parent / "policy.toml"
+    kill(people.parent, "removing", _OVERWRITE)
+    assert sorted(bs.read_table(people, policy=policy)["ssn"].to_pylist()) == ["new", "old"]
+    bs.write_dataset(pa.table({"ssn": ["newer"]}), people, policy=policy, mode="overwrite")
+    assert bs.read_table(people, policy=policy)["ssn"].to_pylist() == ["newer"]
+    tidy(people)
+    assert len(list(people.iterdir())) == 2
+
+
+def test_the_signature_of_a_file_that_cannot_be_read_stays(people: Path) -> None:
+    """Somebody may be about to put it back, piece by piece."""
+    file = people / "a.parquet"
+    data = file.read_bytes()
+    file.write_bytes(data[:-4])
+    tidy(people)
+    file.write_bytes(data)
+    assert bs.read_table(people, policy=people.parent / "policy.toml")["ssn"].to_pylist() == ["old"]
+    file.unlink()
+    tidy(people)
+    assert not list(people.iterdir())

@@ -10,7 +10,7 @@ import posixpath
 import re
 from typing import Final
 
-from ..core.errors import BloomsealError, UsageError
+from ..core.errors import BloomsealError, MissingFileError, UsageError
 from ..core.limits import MAX_SIGNATURE_FILE_BYTES
 from ..core.parquet.layout import read_tail
 from ..core.storage.local import open_regular, read_open
@@ -120,12 +120,18 @@ def remove_orphans(folder: Folder) -> None:
     for name in found:
         target = (signed_name(name) or ("", ""))[0]
         ref = FileRef(os.path.join(folder.path, target))  # noqa: PTH118
-        if target not in busy and not _is_of(name, ref):
+        if target not in busy and _is_orphan(name, ref):
             with contextlib.suppress(OSError, UsageError), folder.locked(target):
-                if not _is_of(name, ref):
+                if _is_orphan(name, ref):
                     folder.remove(name)
 
 
-def _is_of(name: str, ref: FileRef) -> bool:
-    found = signature_of(ref)
-    return found is not None and found.name == name
+def _is_orphan(name: str, ref: FileRef) -> bool:
+    """Whether the file was seen to be gone, or another one. One that can't be read may be the one that was signed."""
+    try:
+        with open_source(ref) as source:
+            return SignatureBeside(ref, read_tail(source).digest).name != name
+    except MissingFileError:
+        return True
+    except BloomsealError:
+        return False

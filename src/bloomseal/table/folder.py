@@ -19,7 +19,7 @@ from ..core.errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ..core.storage.local import identity
 from ..core.storage.ref import FileRef
 from ..keytools.material.store import MaterialStore, tidy
-from ..storage.atomic import storage_errors
+from ..storage.atomic import fault_point, storage_errors
 from ..storage.discovery.kinds import LOGS, FileKind, is_hidden, kind_of
 from ..storage.folder import Folder
 from ..storage.formats import METADATA_ENDINGS, format_of
@@ -263,13 +263,16 @@ def remove_data_file(ref: FileRef, before: tuple[int, ...] | None) -> bool:
             return False
         beside = posixpath.basename(material)
         signature = signature_of(ref)
-        others = (f".{name}.crc", beside, *(() if signature is None else (signature.name,)))
         if here.stat(beside) is not None:
             # Not the file first: killed then, its material would stay for good. A temporary file is tidied.
             name, taken = temporary_name(name), name
             os.rename(taken, name, src_dir_fd=here.fd, dst_dir_fd=here.fd)
-        for other in (*others, name):
+        for other in (f".{name}.crc", beside):
             here.remove(other)
+        fault_point("removing")
+        here.remove(name)
+        if signature is not None:  # not before the file, which nobody reads without it
+            here.remove(signature.name)
     return True
 
 
