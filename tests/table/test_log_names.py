@@ -440,6 +440,27 @@ def test_partition_values_of_another_type_are_refused(tmp_path: Path) -> None:
         bs.open_table(ice.folder)
 
 
+def test_no_schema_of_spark_s_brings_a_dropped_column_back(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql import types as st
+
+    from spark.test_source_read import read
+
+    ice = Ice(
+        tmp_path, pa.schema({"n": pa.int64(), "a": pa.string(), "s": pa.struct({"a": pa.string(), "b": pa.string()})})
+    )
+    ice.table.append(pa.table({"n": [1], "a": ["gone"], "s": [{"a": "gone", "b": "x"}]}))
+    ice.change(one=lambda update: update.delete_column("a"), other=lambda update: update.delete_column(("s", "a")))
+
+    def of(field: str) -> st.StructType:
+        return st.StructType().add("S", st.StructType().add(field, st.StringType()))
+
+    assert read(ice.folder, schema=of("B")).to_pylist() == [{"S": {"B": "x"}}]
+    for wrong in (st.StructType().add("A", st.StringType()), of("a")):
+        with pytest.raises(bs.UsageError, match="no such column"):
+            read(ice.folder, schema=wrong)
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_spark_takes_no_dropped_column_for_one_in_another_case(tmp_path: Path, nested: bool) -> None:
     pytest.importorskip("pyspark")

@@ -123,8 +123,10 @@ def planned(scan: Scan, tree: Tree) -> Plan:
     """What a read opens of these files.
 
     Raises:
-        UsageError: an index is required, and does not answer for every file.
+        UsageError: an index is required, and does not answer for every file; or a column that the table's log does not
+            name.
     """
+    _need_logged(scan, tree.log)
     pieces, pruned = by_folders(tree, scan.conditions)
     settings, search = scan.settings, scan.search
     asked = {one.column for one in scan.conditions if one.by_equality}
@@ -140,6 +142,20 @@ def planned(scan: Scan, tree: Tree) -> Plan:
     plan.stats.files_pruned_by_partition = len(pruned)
     plan.stats.bytes_pruned += sum(file.size for file, _ in pruned)
     return plan
+
+
+def _need_logged(scan: Scan, log: Snapshot | None) -> None:
+    """Refuse columns, and fields in them, that somebody asks for and that the log does not name: files still hold what
+    was dropped.
+    """
+    if log is None:
+        return
+    from ...storage.logs.snapshot import fields_in  # folders without a log need not load it
+    from ...table.query.logged import no_such_column
+
+    known = {path.lower() for path, _ in fields_in(log.schema)}
+    if lacking := [path for path, _ in fields_in(scan.target) if path.lower() not in known]:
+        raise no_such_column(lacking[0], log.schema.names)
 
 
 def need_marks(search: KeySearch, plan: Plan) -> None:
