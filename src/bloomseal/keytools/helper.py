@@ -29,8 +29,7 @@ A request holds
 ================  ===================================================================================================
 
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, ``envelope`` (base64), ``signer`` (who
-signed the file, or would sign here), ``refused`` (why nobody did, or would), or ``problem`` and ``message``.
-Problems
+signed the file, or would sign here), ``refused`` (why nobody did, or would), or ``problem`` and ``message``. Problems
 are those of `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``,
 ``throttled``, ``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is
 missing), and ``request`` for a request that makes no sense, or is longer than 512 KiB. A message is a line, and safe to

@@ -48,11 +48,9 @@ def kms_uri(table: TablePolicy) -> str:
     Raises:
         UsageError: it is an object, which can't reach them.
     """
-    if table.recipients and (table.kms is None or isinstance(table.kms, str)):
-        return _with_recipients(table.recipients, table.kms)
-    if not isinstance(table.kms, str):
-        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
-    return table.kms
+    if isinstance(table.kms, str) or (table.kms is None and table.recipients):
+        return kms_of(Policy({table.name: table}))
+    raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
 
 
 def kms_of(policy: Policy | None, kms: str | None = None) -> str:

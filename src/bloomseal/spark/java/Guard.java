@@ -14,7 +14,6 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.ParquetReadOptions;
-import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.FileMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
@@ -77,7 +76,7 @@ final class Guard {
   }
 
   /** Before a job replaces a folder: one above a table would take the table with it. */
-  static void checkReplaced(Configuration conf, Path place) throws IOException {
+  static void checkReplaced(Configuration conf, Path place) {
     JsonNode given = KeyBridge.given(conf);
     for (Object each : given == null ? Collections.emptyList() : (Iterable) given.get("sealed")) {
       Path folder = new Path(((JsonNode) each).textValue());
@@ -89,13 +88,9 @@ final class Guard {
 
   /** Whatever begins the file: an RDD too, or a commit protocol of somebody else's. */
   static void checkPlain(Configuration conf, Path file) {
-    try {
-      JsonNode given = KeyBridge.given(conf);
-      if (given != null && wanted(given, conf, file) && !isPlain(given, conf, file)) {
-        throw TablePlaces.refused(UNKEYED, file);
-      }
-    } catch (IOException e) {
-      throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
+    JsonNode given = KeyBridge.given(conf);
+    if (given != null && wanted(given, conf, file) && !isPlain(given, conf, file)) {
+      throw TablePlaces.refused(UNKEYED, file);
     }
   }
 
@@ -112,7 +107,7 @@ final class Guard {
     try {
       wanted = sealed || isBesideSealed(conf, file)
           || (KeyBridge.given(conf) != null && wanted(KeyBridge.given(conf), conf, file));
-    } catch (IOException e) {
+    } catch (RuntimeException e) {
       wanted = true;
     }
     if (wanted) {
@@ -138,21 +133,21 @@ final class Guard {
   }
 
   /** Whether a file lies below the folder of a table, as enable was told, and where no plaintext is allowed. */
-  static boolean isInTable(Configuration conf, Path file) throws IOException {
+  static boolean isInTable(Configuration conf, Path file) {
     JsonNode given = KeyBridge.given(conf);
     return given != null && TablePlaces.told(conf, given, file) != null && !isPlain(given, conf, file);
   }
 
   /** Whether plaintext is allowed: a table with signers has no such place. */
-  private static boolean isPlain(JsonNode given, Configuration conf, Path place) throws IOException {
+  private static boolean isPlain(JsonNode given, Configuration conf, Path place) {
     return isIn(given, "plain", conf, place) && !TablePlaces.isSigned(TablePlaces.told(conf, given, place));
   }
 
-  private static boolean wanted(JsonNode given, Configuration conf, Path place) throws IOException {
+  private static boolean wanted(JsonNode given, Configuration conf, Path place) {
     return given.get("everywhere").asBoolean() || isIn(given, "sealed", conf, place);
   }
 
-  private static boolean isIn(JsonNode given, String name, Configuration conf, Path place) throws IOException {
+  private static boolean isIn(JsonNode given, String name, Configuration conf, Path place) {
     for (Object each : given.get(name)) {
       Path folder = new Path(((JsonNode) each).textValue());
       // Where plaintext is allowed is where it comes to lie; a link there leads out.
@@ -237,5 +232,4 @@ final class Guard {
     }
     return null;
   }
-
 }

@@ -16,7 +16,6 @@ import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
-import org.apache.spark.TaskContext;
 
 /**
  * Before Spark's own reader opens a file for a read of Bloomseal's: each column of the query is sealed, under a master key that the
@@ -26,40 +25,30 @@ import org.apache.spark.TaskContext;
  * Written for Janino, hence without lambdas and generics.
  */
 final class Pins {
-  private static final ThreadLocal LAST = new ThreadLocal();
-
   private final TablePlaces place;
   private final JsonNode pins;
   private final Map masterKeys = new HashMap();
 
-  private Pins(TablePlaces place, JsonNode pins) {
+  private Pins(TablePlaces place) {
     this.place = place;
-    this.pins = pins;
+    this.pins = place.pins();
   }
 
-  /** A task asks for the keys of a file several times in a row, and is answered by one look. */
-  static void check(Configuration conf, TablePlaces place, FileKeys keys, FileDecryptionProperties sealed) {
-    // Not set where a table's schema alone is looked for: by the driver, without a look; by tasks, all columns count.
-    String wanted = conf.get("org.apache.spark.sql.parquet.row.requested_schema");
-    TaskContext task = TaskContext.get();
-    String look = task == null ? null : task.taskAttemptId() + " " + place.file + " " + wanted;
-    if (task == null ? wanted == null : look.equals(LAST.get())) {
-      return;
-    }
+  /** @param wanted the columns that Spark reads, as its schema in JSON; null: all */
+  static void check(Configuration conf, TablePlaces place, FileKeys keys, FileDecryptionProperties sealed, String wanted) {
     try {
       // Not ParquetReadOptions.builder(), which reads all of Hadoop's settings anew.
       ParquetReadOptions options = HadoopReadOptions.builder(conf, place.file).withDecryption(sealed).build();
       ParquetFileReader reader = new ParquetFileReader(HadoopInputFile.fromPath(place.file, conf), options);
       try {
         JsonNode fields = wanted == null ? null : KeyBridge.JSON.readTree(wanted).get("fields");
-        new Pins(place, place.pins()).check(reader, keys, fields);
+        new Pins(place).check(reader, keys, fields);
       } finally {
         reader.close();
       }
     } catch (IOException e) {
       throw new UncheckedIOException(place.file.toString(), e);
     }
-    LAST.set(look);
   }
 
   private void check(ParquetFileReader reader, FileKeys keys, JsonNode wanted) {

@@ -18,7 +18,6 @@ import java.util.HexFormat;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
@@ -26,7 +25,6 @@ import org.apache.parquet.format.EncryptionAlgorithm;
 import org.apache.parquet.format.FileCryptoMetaData;
 import org.apache.parquet.format.FileMetaData;
 import org.apache.parquet.format.Util;
-import org.apache.spark.TaskContext;
 
 /**
  * The tail of a file in a table whose policy names signers, and the signature beside the file. The key helper knows what is signed, who
@@ -42,7 +40,6 @@ final class SignedTail {
   private static final int LONGEST_FOOTER = 1 << 30;
   private static final int LONGEST_SIGNATURE = 64 * 1024;
   private static final int FIRST_READ = 64 * 1024;
-  private static final ThreadLocal LAST = new ThreadLocal();
 
   private final long length;
   private final String digest;
@@ -98,39 +95,25 @@ final class SignedTail {
     return tail;
   }
 
-  /**
-   * What leads to the key of a file's footer, if one of the table's signers has signed it. A task asks several times in a row, and is
-   * answered by one look.
-   */
+  /** What leads to the key of a file's footer, if one of the table's signers has signed it. */
   static byte[] keyMetadata(Configuration conf, TablePlaces place) {
-    TaskContext task = TaskContext.get();
-    String look = task == null ? null : task.taskAttemptId() + " " + place.file + " " + conf.get("parquet.encryption.key.access.token");
-    Object[] last = (Object[]) LAST.get();
-    if (look == null || last == null || !look.equals(last[0])) {
-      try {
-        SignedTail tail = new SignedTail(conf, place.file);
-        tail.need(conf, place);
-        last = new Object[] {look, tail.keyMetadata};
-      } catch (IOException e) {
-        throw new UncheckedIOException(place.file.toString(), e);
-      }
-      LAST.set(last);
-    }
-    return (byte[]) last[1];
-  }
-
-  private void need(Configuration conf, TablePlaces place) throws IOException {
-    byte[] envelope;
     try {
-      envelope = FileKeys.read(conf, beside(place.file), LONGEST_SIGNATURE);
-    } catch (FileNotFoundException e) {
-      envelope = null;
+      SignedTail tail = new SignedTail(conf, place.file);
+      String envelope = null;
+      try {
+        envelope = Base64.getEncoder().encodeToString(FileKeys.read(conf, tail.beside(place.file), LONGEST_SIGNATURE));
+      } catch (FileNotFoundException e) {
+        // Nobody has signed it: the helper says so.
+      }
+      tail.ask(conf, place, "judge", "signer", envelope);
+      return tail.keyMetadata;
+    } catch (IOException e) {
+      throw new UncheckedIOException(place.file.toString(), e);
     }
-    ask(conf, place, "judge", "signer", envelope == null ? null : Base64.getEncoder().encodeToString(envelope));
   }
 
   /** Before a job writes its first file into a table whose files are signed: the driver has a key to sign with. */
-  static void needSigner(Configuration conf, Path table) throws IOException {
+  static void needSigner(Configuration conf, Path table) {
     JsonNode given = KeyBridge.given(conf);
     JsonNode found = given == null ? null : TablePlaces.told(conf, given, table);
     if (TablePlaces.isSigned(found)) {
@@ -147,7 +130,7 @@ final class SignedTail {
    */
   static void sign(Configuration conf, Path written, Path file) throws IOException {
     TablePlaces place = Guard.isHidden(file) ? null : TablePlaces.of(conf, file);
-    if (place == null || !place.isSigned()) {
+    if (place == null || place.signers() == null) {
       return;
     }
     SignedTail tail = new SignedTail(conf, written);

@@ -1,6 +1,5 @@
 package bloomseal.spark;
 
-import java.io.IOException;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -15,6 +14,7 @@ import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory;
 import org.apache.parquet.hadoop.api.WriteSupport.WriteContext;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.spark.TaskContext;
 
 /**
  * parquet-java's own encryption by properties, and what properties can't say: each file is sealed for its place in a table
@@ -26,6 +26,11 @@ import org.apache.parquet.hadoop.metadata.ColumnPath;
  * Written for Janino, hence without lambdas and generics.
  */
 public final class TableCrypto extends PropertiesDrivenCryptoFactory {
+  /** What Spark reads of a file; not set where its schema alone is wanted. */
+  private static final String COLUMNS = "org.apache.spark.sql.parquet.row.requested_schema";
+  /** The file that a task asked for last, and what was seen of it: it asks several times in a row. */
+  private static final ThreadLocal LAST = new ThreadLocal();
+
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration conf, Path file, WriteContext context) throws ParquetCryptoRuntimeException {
@@ -129,21 +134,31 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path file)
       throws ParquetCryptoRuntimeException {
-    boolean sealed = sealedOnly(conf, file);
+    boolean sealed = Guard.isInTable(conf, file);
     Guard.checkRead(conf, file, sealed);
     TablePlaces place = TablePlaces.of(conf, file);
-    byte[] signed = place != null && place.isSigned() ? SignedTail.keyMetadata(conf, place) : null;
-    if (place != null && place.pins() != null) {
-      FileKeys keys = new FileKeys(conf, file, place);
-      Pins.check(conf, place, keys, properties(place, keys, signed, true));
+    TaskContext task = TaskContext.get();
+    String wanted = conf.get(COLUMNS);
+    String look = task == null ? null
+        : task.taskAttemptId() + " " + conf.get("parquet.encryption.key.access.token") + " " + file + " " + wanted;
+    Object[] seen = (Object[]) LAST.get();
+    if (look == null || seen == null || !look.equals(seen[0])) {
+      byte[] signed = place != null && place.signers() != null ? SignedTail.keyMetadata(conf, place) : null;
+      // A table's schema alone is looked for by the driver without a look; by tasks, all columns count.
+      if (place != null && place.pins() != null && (task != null || wanted != null)) {
+        FileKeys keys = new FileKeys(conf, file, place);
+        Pins.check(conf, place, keys, properties(place, keys, signed, true), wanted);
+      }
+      seen = new Object[] {look, signed};
+      LAST.set(seen);
     }
-    return properties(place, new FileKeys(conf, file, place), signed, sealed);
+    return properties(place, new FileKeys(conf, file, place), (byte[]) seen[1], sealed);
   }
 
   /** @param signed what leads to the key of the footer that a signer has signed: none opens under another key; null: any may */
   private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, byte[] signed, boolean sealed) {
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withKeyRetriever(keys);
-    if (place != null && place.isSigned()) {
+    if (place != null && place.signers() != null) {
       builder.withFooterKey(keys.getKey(signed));
     }
     byte[] prefix = place == null ? null : place.prefix();
@@ -151,14 +166,5 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
       builder.withAADPrefix(prefix);
     }
     return sealed ? builder.build() : builder.withPlaintextFilesAllowed().build();
-  }
-
-  /** Whether a file in plaintext, put in the place of another, ends the query. */
-  private static boolean sealedOnly(Configuration conf, Path file) {
-    try {
-      return Guard.isInTable(conf, file);
-    } catch (IOException e) {
-      throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
-    }
   }
 }

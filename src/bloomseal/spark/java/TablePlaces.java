@@ -63,7 +63,7 @@ final class TablePlaces {
     if (found != null) {
       found.checkFolders();
     }
-    if (found != null && found.isSigned() && !conf.getBoolean(SIGNED, false)) {
+    if (found != null && found.signers() != null && !conf.getBoolean(SIGNED, false)) {
       throw refused("the files of table " + KeyBridge.shown(found.name()) + " are signed when Spark commits them, and this write has "
           + "another commit: bloomseal.spark.write; or a policy without signers, and bloomseal sign", staged);
     }
@@ -88,7 +88,7 @@ final class TablePlaces {
    * The table in whose folder a place is, as enable was told; of two folders in one another the inner one's. By its name
    * first: a link that somebody puts into a table leads neither out of it nor into another.
    */
-  static JsonNode told(Configuration conf, JsonNode given, Path place) throws IOException {
+  static JsonNode told(Configuration conf, JsonNode given, Path place) {
     JsonNode found = null;
     for (int way = 0; way < 2 && found == null; way++) {
       boolean links = way == 1;
@@ -109,45 +109,41 @@ final class TablePlaces {
 
   /** The place of a file to read; null where no place matters. */
   static TablePlaces of(Configuration conf, Path file) {
-    try {
-      JsonNode given = KeyBridge.given(conf);
-      JsonNode told = given == null ? null : told(conf, given, file);
-      if (told != null) {
-        return new TablePlaces(given, told, below(conf, file, root(told)), file);
-      }
-      if (!isBinding(given)) {
-        return null;
-      }
-      Path folder = file.getParent();
-      while (folder.getParent() != null && folder.getName().indexOf('=') > 0) {
-        folder = folder.getParent();
-      }
-      JsonNode only = null;
-      JsonNode called = null;
-      int others = 0;
-      for (Object each : given.get("tables")) {
-        JsonNode table = (JsonNode) each;
-        if (!table.hasNonNull("root")) {
-          only = table;
-          others++;
-          called = table.get("name").textValue().equals(folder.getName()) ? table : called;
-        }
-      }
-      String rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
-      return new TablePlaces(given, others == 1 ? only : called, rest, file);
-    } catch (IOException e) {
-      throw new ParquetCryptoRuntimeException("it can't be told to which table a file belongs (" + file + ")");
+    JsonNode given = KeyBridge.given(conf);
+    JsonNode told = given == null ? null : told(conf, given, file);
+    if (told != null) {
+      return new TablePlaces(given, told, below(conf, file, root(told)), file);
     }
+    if (!isBinding(given)) {
+      return null;
+    }
+    Path folder = file.getParent();
+    while (folder.getParent() != null && folder.getName().indexOf('=') > 0) {
+      folder = folder.getParent();
+    }
+    JsonNode only = null;
+    JsonNode called = null;
+    int others = 0;
+    for (Object each : given.get("tables")) {
+      JsonNode table = (JsonNode) each;
+      if (!table.hasNonNull("root")) {
+        only = table;
+        others++;
+        called = table.get("name").textValue().equals(folder.getName()) ? table : called;
+      }
+    }
+    String rest = file.toUri().getPath().substring(folder.toUri().getPath().length()).replaceFirst("^/", "");
+    return new TablePlaces(given, others == 1 ? only : called, rest, file);
   }
 
   /** The path from a folder to a place below it, empty for the folder itself, by their names or else without links. */
-  static String below(Configuration conf, Path place, Path folder) throws IOException {
+  static String below(Configuration conf, Path place, Path folder) {
     String named = below(conf, place, folder, false);
     return named != null ? named : below(conf, place, folder, true);
   }
 
   /** As above; null for other places. A file system's own check knows that hdfs://nn:8020 is hdfs://nn. */
-  static String below(Configuration conf, Path place, Path folder, boolean links) throws IOException {
+  static String below(Configuration conf, Path place, Path folder, boolean links) {
     URI one = place.toUri();
     URI other = folder.toUri();
     // The usual case, for each file of a table: no file system need be asked.
@@ -155,14 +151,18 @@ final class TablePlaces {
         && String.valueOf(one.getAuthority()).equals(String.valueOf(other.getAuthority()))) {
       return below(one.getPath(), other.getPath());
     }
-    FileSystem files = folder.getFileSystem(conf);
-    Path whole;
     try {
-      whole = files.makeQualified(place.getFileSystem(conf).makeQualified(place));
-    } catch (IllegalArgumentException e) {
-      return null; // on another file system
+      FileSystem files = folder.getFileSystem(conf);
+      Path whole;
+      try {
+        whole = files.makeQualified(place.getFileSystem(conf).makeQualified(place));
+      } catch (IllegalArgumentException e) {
+        return null; // on another file system
+      }
+      return below(real(files, whole, links), real(files, files.makeQualified(folder), links));
+    } catch (IOException e) {
+      throw new ParquetCryptoRuntimeException("it can't be told to which table a file belongs (" + place + ")");
     }
-    return below(real(files, whole, links), real(files, files.makeQualified(folder), links));
   }
 
   private static String below(String inner, String outer) {
@@ -210,17 +210,14 @@ final class TablePlaces {
     return table != null && table.hasNonNull("signers");
   }
 
-  boolean isSigned() {
-    return isSigned(table);
-  }
-
   /** Lets a task write files of such a table: its commit protocol signs them. */
   static void sign(Configuration conf) {
     conf.setBoolean(SIGNED, true);
   }
 
+  /** Who may sign the table's files; null: nobody has to. */
   JsonNode signers() {
-    return table.get("signers");
+    return isSigned(table) ? table.get("signers") : null;
   }
 
   String name() {

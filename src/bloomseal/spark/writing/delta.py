@@ -76,6 +76,8 @@ def write_delta(
     once = _transaction(extra)
     base, root = split_uri(target)
     ref = FileRef(root, open_filesystem(base))
+    if ref.filesystem is not None:
+        raise UnsupportedError("Delta tables are written on local file systems only so far", file=target)
     uri = location(ref)
     exists = opened(ref, lambda: deltalake.DeltaTable.is_deltatable(uri))
     if exists and mode == "error":
@@ -136,17 +138,13 @@ def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str]
     from ..opening import open_table_file
 
     below = posixpath.relpath(file, ref.path)
-    with open_table_file(file, table, None if ref.filesystem is None else _base(ref)) as opened_file:
+    with open_table_file(file, table, None) as opened_file:
         rows, size = opened_file.num_rows, opened_file.source.size
     raws = [part.partition("=")[2] for part in below.split("/")[1:-1]]
     values = {name: None if raw == NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
-    changed = int(os.stat(file).st_mtime * 1000) if ref.filesystem is None else 0  # noqa: PTH116
+    changed = int(os.stat(file).st_mtime * 1000)  # noqa: PTH116
     # The library quotes the path, as the log has it.
     return deltalake.transaction.AddAction(below, size, values, changed, True, json.dumps({"numRecords": rows}))
-
-
-def _base(ref: FileRef) -> str:
-    raise UnsupportedError("Delta tables are written on local file systems only so far", file=ref.path)
 
 
 def _refuse_another_schema(table: Any, schema: StructType, partition_by: Sequence[str], path: str) -> None:
