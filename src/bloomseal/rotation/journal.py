@@ -140,7 +140,6 @@ class NoJournal:
         mark: Mark | None,
         stamp: Mapping[str, Any],
         keys: Sequence[Mapping[str, Any]] = (),
-        *,
         signed_by: str | None = None,
     ) -> None:
         """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions

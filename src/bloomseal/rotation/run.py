@@ -159,8 +159,8 @@ class Run:
     def settle(self, outcome: FileOutcome, mark: Mark | None) -> None:
         """Book how a file came out."""
         if outcome.status.settled:
-            keys, by = outcome.keys, outcome.signed_by
-            self.log.settle(outcome.path, outcome.status, mark, outcome.stamp, keys, signed_by=by)
+            made = outcome.stamp, outcome.keys, outcome.signed_by
+            self.log.settle(outcome.path, outcome.status, mark, *made)
         else:
             self.log.fail(outcome.path, outcome.why or "")
 
