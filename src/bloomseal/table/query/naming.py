@@ -60,7 +60,7 @@ def _id(field: pa.Field) -> int | None:
 
 def need_case(file: SealedFile, names: Collection[str]) -> None:
     """Refuse a file that spells a column of the table in another case. Where names are told apart by case, as in
-    Iceberg, it is another column, such as one that was dropped; for Spark it would be the table's.
+    Iceberg, it is another column, such as one that was dropped, or one of the table's own; for Spark both would be one.
 
     Args:
         names: the table's, as `Naming` has them.
@@ -72,7 +72,7 @@ def need_case(file: SealedFile, names: Collection[str]) -> None:
 
     held = dict(fields_in(file.plan().empty.schema))
     lacking = {name.casefold(): name for name in names if name not in held}
-    for name in held.keys() - {*names}:
+    for name in held:
         if (meant := lacking.get(name.casefold())) is not None:
             raise UnsupportedError(
                 f"the table's log calls this column {meant}", file=file.path, column=name, hint="rewrite the file"
