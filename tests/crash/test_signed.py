@@ -85,6 +85,17 @@ def test_the_signature_of_a_file_that_cannot_be_read_stays(people: Path) -> None
     tidy(people)
     file.write_bytes(data)
     assert bs.read_table(people, policy=people.parent / "policy.toml")["ssn"].to_pylist() == ["old"]
+
+
+def test_a_signature_comes_before_its_file(people: Path) -> None:
+    """As Spark's commit has it, which signs a file and then moves it."""
+    file, aside = people / "a.parquet", people.parent / "a.parquet"
+    file.rename(aside)
+    tidy(people)
+    aside.rename(file)
+    assert bs.read_table(people, policy=people.parent / "policy.toml")["ssn"].to_pylist() == ["old"]
+    (signature,) = people.glob("_SIGNATURE_*")
+    os.utime(signature, (1e9, 1e9))
     file.unlink()
     tidy(people)
     assert not list(people.iterdir())

@@ -8,6 +8,7 @@ import contextlib
 import os
 import posixpath
 import re
+import time
 from typing import Final
 
 from ..core.errors import BloomsealError, MissingFileError, UsageError
@@ -22,6 +23,8 @@ from .places import open_source
 from .replacement import replace, temporaries, temporary_name
 
 _NAME: Final = re.compile(rf"{SIGNATURE_PREFIX}(.+)_([0-9a-f]{{32}})\.json", re.DOTALL)
+_COMES_WITHIN: Final = 3600.0
+"""Seconds from a signature to its file, which an engine moves to its place next."""
 _LONGEST_NAME: Final = 255
 """Bytes, in local file systems."""
 
@@ -120,18 +123,21 @@ def remove_orphans(folder: Folder) -> None:
     for name in found:
         target = (signed_name(name) or ("", ""))[0]
         ref = FileRef(os.path.join(folder.path, target))  # noqa: PTH118
-        if target not in busy and _is_orphan(name, ref):
+        if target not in busy and _is_orphan(folder, name, ref):
             with contextlib.suppress(OSError, UsageError), folder.locked(target):
-                if _is_orphan(name, ref):
+                if _is_orphan(folder, name, ref):
                     folder.remove(name)
 
 
-def _is_orphan(name: str, ref: FileRef) -> bool:
-    """Whether the file was seen to be gone, or another one. One that can't be read may be the one that was signed."""
+def _is_orphan(folder: Folder, name: str, ref: FileRef) -> bool:
+    """Whether the file was seen to be gone, or another one. One that can't be read may be the one that was signed, and
+    one that is not there may be about to come: Spark's commit has no temporary file beside it.
+    """
     try:
         with open_source(ref) as source:
             return SignatureBeside(ref, read_tail(source).digest).name != name
     except MissingFileError:
-        return True
+        status = folder.stat(name)
+        return status is not None and status.st_mtime < time.time() - _COMES_WITHIN
     except BloomsealError:
         return False
