@@ -29,8 +29,6 @@ from ..core.keys.access import raised_by
 from ..core.keys.protocols import wrapped_by
 from ..storage.folder import Folder
 
-__all__ = ["Access", "AccessLog", "host_name", "user_name"]
-
 _LOGGER: Final = "logging:"
 _LONGEST_ID: Final = 200
 

@@ -16,8 +16,6 @@ from typing import Generic, TypeVar
 from ..core.errors import KeyAccessError
 from ..core.forked import renewed_in_child
 
-__all__ = ["Cache"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from ..core.keys.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 from .cache import Cache
 from .kms.calls import KmsCalls
 
-__all__ = ["FreshKeys"]
-
 _KEK_ID_BYTES: Final = 16
 
 Wrap = Callable[[SecretKey, str], str]

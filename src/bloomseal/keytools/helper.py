@@ -73,8 +73,6 @@ from .tools import KeyTools
 if TYPE_CHECKING:
     from .signatures.signers import Signers
 
-__all__ = ["ACCESS_LOG", "PROTOCOL", "KeyHelper", "main"]
-
 PROTOCOL: Final = 1
 ACCESS_LOG: Final = "BLOOMSEAL_ACCESS_LOG"
 T = TypeVar("T")

@@ -9,18 +9,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = [
-    "BytesKms",
-    "DescribingKms",
-    "KeyState",
-    "LocalKeyKms",
-    "MasterKeyFacts",
-    "MasterVersion",
-    "RewrappingKms",
-    "SigningKms",
-    "VersionFacts",
-]
-
 
 class KeyState(StrEnum):
     """A master key's (or one version's) state."""

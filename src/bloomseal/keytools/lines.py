@@ -8,8 +8,6 @@ import base64
 import hashlib
 from typing import Final
 
-__all__ = ["as_line", "from_line"]
-
 _CHECKSUM: Final = 6
 _LONGEST: Final = 2048
 

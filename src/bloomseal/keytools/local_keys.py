@@ -17,8 +17,6 @@ from .kms.calls import KmsCalls
 from .kms_protocols import LocalKeyKms
 from .tools import KeyTools
 
-__all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls", "version_of"]
-
 
 def version_of(client: object, number: int) -> str:
     """The KMS's own name for a version that an ORC file names: the files count from 0, a keyring from 1."""

@@ -16,8 +16,6 @@ from .kms.calls import answers_at_once, client_of, need_name
 from .kms_protocols import DescribingKms, KeyState, MasterKeyFacts, MasterVersion
 from .recipients.recipient import Recipient, recipients_of, seal_to_all, version_name
 
-__all__ = ["RecipientsKms", "from_uri"]
-
 
 class RecipientsKms:
     """A KMS client that wraps to recipients, and unwraps by another client, if there is one: by itself it holds no

@@ -17,8 +17,6 @@ from ..core.text import articled
 if TYPE_CHECKING:
     from .tools import KeyTools
 
-__all__ = ["as_key_source"]
-
 _KEPT: Final = 64
 _lock = new_lock()
 _tools: OrderedDict[int, tuple[object, KeyTools]] = OrderedDict()

@@ -28,8 +28,6 @@ from .material.beside import MaterialBeside
 from .recipients.recipient import parse_sealed
 from .recipients_kms import RecipientsKms
 
-__all__ = ["KeyTools", "ToolsFileKeys"]
-
 
 class KeyTools:
     """A `KeySource` over a KMS, byte-compatible with the key tools of parquet-java and Arrow.

@@ -25,8 +25,6 @@ from . import keyfile
 from .keyfile import MasterKey, PassphraseKeys
 from .wrapped import KMS
 
-__all__ = ["open_copy", "write_copy"]
-
 _FORMAT: Final = "bloomseal keyring copy"
 _PURPOSE: Final = b"bloomseal keyring copy, version 1\x00"
 

@@ -33,8 +33,6 @@ from ..kms_protocols import KeyState
 from ..recipients.hpke import KeyKind, public_bytes
 from ..recipients.recipient import Recipient
 
-__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
-
 MAX_KEYRING_BYTES: Final = 16 * 1024 * 1024
 _FORMAT: Final = "bloomseal keyring"
 _SCRYPT_N: Final = 1 << 16

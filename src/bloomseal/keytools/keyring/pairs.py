@@ -12,8 +12,6 @@ from ..recipients.hpke import KeyKind
 from .keyfile import KeyVersion
 from .wrapped import KMS, usable
 
-__all__ = ["Pairs"]
-
 
 class Pairs:
     """The part of `Keyring` that is about pairs."""

@@ -9,8 +9,6 @@ from typing import Final
 from ...core.errors import KeyAccessError, PolicyError
 from ...core.storage.local import need_own, read_small
 
-__all__ = ["PASSPHRASE_FILE_VARIABLE", "PASSPHRASE_VARIABLE", "passphrase_of_environment"]
-
 PASSPHRASE_VARIABLE: Final = "BLOOMSEAL_KEYRING_PASSPHRASE"  # noqa: S105 - the variable's name
 PASSPHRASE_FILE_VARIABLE: Final = "BLOOMSEAL_KEYRING_PASSPHRASE_FILE"  # noqa: S105 - the variable's name
 _MOST: Final = 4096

@@ -8,8 +8,6 @@ from ...core.errors import UsageError
 from ...core.keys.access import shown
 from .keyring import Keyring
 
-__all__ = ["from_uri"]
-
 
 def from_uri(uri: str) -> Keyring:
     """The keyring that the URI names.

@@ -19,8 +19,6 @@ from ..recipients.recipient import binding as recipient_binding
 from ..recipients.recipient import parse_sealed, seal_to_all, version_name
 from .keyfile import KeyVersion, MasterKey
 
-__all__ = ["KMS", "facts", "find", "open_unbound", "symmetric", "unwrap", "usable", "witness", "wrap"]
-
 KMS: Final = "the keyring"
 
 

@@ -28,8 +28,6 @@ from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFact
 from .common import Diagnosis, VendorKms, by_status, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 
-__all__ = ["AwsKms", "from_uri"]
-
 _CONTEXT: Final = "bloomseal:master-key"
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROBLEMS: Final = {

@@ -20,8 +20,6 @@ from ...core.keys.access import Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts
 from .common import Diagnosis, VendorKms, by_status, is_here, pack, unpack, vendor_library
 
-__all__ = ["AzureKeyVault", "from_uri"]
-
 _VERSION: Final = re.compile(r"[0-9A-Fa-f]{32}")
 _HOSTS: Final = (".vault.azure.net", ".managedhsm.azure.net", ".vault.azure.cn", ".vault.usgovcloudapi.net")
 _ALGORITHMS: Final = {"RSA": "RSA-OAEP-256", "RSA-HSM": "RSA-OAEP-256", "oct": "A256KW", "oct-HSM": "A256KW"}

@@ -24,8 +24,6 @@ from ...core.text import articled
 from ..kms_protocols import BytesKms, DescribingKms, MasterKeyFacts, MasterVersion, RewrappingKms
 from .counters import Counters
 
-__all__ = ["KmsCalls", "answers_at_once", "client_of", "need_name", "patient", "started"]
-
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0

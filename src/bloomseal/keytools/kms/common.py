@@ -19,19 +19,6 @@ from ...core.keys.material import parse_object
 from ...core.keys.wrapping import unb64
 from ..recipients.recipient import claimed_recipients
 
-__all__ = [
-    "Diagnosis",
-    "VendorKms",
-    "address_in",
-    "by_status",
-    "by_type",
-    "claimed_version",
-    "is_here",
-    "pack",
-    "unpack",
-    "vendor_library",
-]
-
 T = TypeVar("T")
 _VAULT: Final = re.compile(r"vault:v([0-9]{1,9}):")
 Diagnosis = tuple[Problem, str | None]

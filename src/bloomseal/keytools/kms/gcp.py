@@ -21,8 +21,6 @@ from ...core.keys.access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyState, MasterKeyFacts
 from .common import Diagnosis, VendorKms, by_type, pack, unpack, vendor_library
 
-__all__ = ["GcpKms", "from_uri"]
-
 _RING: Final = re.compile(r"projects/[^/?#\s]+/locations/[A-Za-z0-9-]+/keyRings/[A-Za-z0-9_-]{1,63}")
 _TIMEOUT_SECONDS: Final = 10.0
 _PROBLEMS: Final = {

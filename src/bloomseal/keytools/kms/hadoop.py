@@ -25,8 +25,6 @@ from ...core.keys.access import KmsAccessError, Problem
 from ..access_log import user_name
 from .common import Diagnosis, VendorKms, address_in, by_status, is_here
 
-__all__ = ["HadoopKms", "from_uri"]
-
 _TIMEOUT_SECONDS: Final = 10
 _MAX_ANSWER: Final = 1 << 20
 _IV_BYTES: Final = 16

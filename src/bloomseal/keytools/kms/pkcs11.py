@@ -29,8 +29,6 @@ from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFact
 from .common import Diagnosis, VendorKms, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in
 
-__all__ = ["MODULE_VARIABLE", "PIN_VARIABLE", "Pkcs11Kms", "from_uri"]
-
 PIN_VARIABLE: Final = "BLOOMSEAL_PKCS11_PIN"
 MODULE_VARIABLE: Final = "PKCS11_MODULE"
 _NONCE_BYTES: Final = 12

@@ -17,8 +17,6 @@ from ...core.keys.access import raised_by, shown
 from ...core.keys.protocols import KmsClient
 from ...core.text import articled
 
-__all__ = ["ENTRY_POINTS", "ClientFactory", "absolute", "check_uri", "client_for", "register_kms", "schemes"]
-
 ClientFactory = Callable[[str], KmsClient]
 """A KMS URI → a client. Credentials come from the environment or the vendor's own chain, never from the URI."""
 

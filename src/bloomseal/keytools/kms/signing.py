@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from ...core.keys.access import KmsAccessError, Problem
 
-__all__ = ["DIGESTS", "curve_of", "der", "public_key_in", "signature_in"]
-
 DIGESTS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "secp256r1": lambda message: hashlib.sha256(message).digest(),
     "secp384r1": lambda message: hashlib.sha384(message).digest(),

@@ -32,8 +32,6 @@ from ..kms_protocols import KeyState, MasterKeyFacts, MasterVersion, VersionFact
 from .common import Diagnosis, VendorKms, address_in, by_type, is_here, vendor_library
 from .signing import der
 
-__all__ = ["VaultKms", "from_uri"]
-
 _WRAPPED: Final = re.compile(r"vault:v([0-9]{1,9}):[A-Za-z0-9+/=]+")
 _TIMEOUT_SECONDS: Final = 10
 _SIGNING: Final = {"ecdsa-p256": "sha2-256", "ecdsa-p384": "sha2-384"}

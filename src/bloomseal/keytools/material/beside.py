@@ -13,8 +13,6 @@ from ...core.keys.retriever import MaterialRetriever
 from ...core.storage.ref import FileRef
 from .store import MaterialStore
 
-__all__ = ["MaterialBeside"]
-
 
 class MaterialBeside(MaterialRetriever):
     """A retriever for one file with its `MaterialStore`: entries that are there, and new ones until they are stored.

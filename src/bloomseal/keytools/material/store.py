@@ -19,8 +19,6 @@ from ...storage.folder import Folder
 from ...storage.replacement import remove_leftovers, replace, temporaries
 from ...storage.signatures import remove_orphans
 
-__all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
-
 MAX_STORE_BYTES: Final = 64 * 1024 * 1024
 """32,768 columns at 1 KB and more each fit in."""
 

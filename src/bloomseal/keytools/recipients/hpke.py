@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from ...core.encryption import SecretKey
 from ...core.errors import KeyAccessError, UnsupportedError
 
-__all__ = ["KeyKind", "agrees", "open_sealed", "own_key", "public_bytes", "seal_to"]
-
 _MLKEM_SEED: Final = 64
 _MLKEM_PUBLIC: Final = 1184
 _TAG: Final = 16

@@ -18,18 +18,6 @@ from ...core.keys.wrapping import unb64
 from ..lines import as_line, from_line
 from .hpke import KeyKind, agrees, seal_to
 
-__all__ = [
-    "MAX_RECIPIENTS",
-    "Recipient",
-    "binding",
-    "claimed_recipients",
-    "kind_of",
-    "parse_sealed",
-    "recipients_of",
-    "seal_to_all",
-    "version_name",
-]
-
 MAX_RECIPIENTS: Final = 16
 _LINE: Final = "bsr1"
 _COPY: Final = "copy the whole line that bloomseal keyring recipient prints"

@@ -20,8 +20,6 @@ from ...core.parquet.footer import Peek
 from ...core.thrift import Struct
 from .keys import PublicKey
 
-__all__ = ["Authorship", "SignatureFault", "Statement", "envelope", "judge", "pae"]
-
 PAYLOAD_TYPE: Final = "application/vnd.bloomseal.file+json"
 _VERSION: Final = 1
 _MOST_SIGNATURES: Final = 16

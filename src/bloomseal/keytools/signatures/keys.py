@@ -31,8 +31,6 @@ from ..kms.registry import client_for
 from ..kms_protocols import SigningKms
 from ..lines import as_line, from_line
 
-__all__ = ["FileSigner", "KmsSigner", "PublicKey", "Signer", "read_signing_file"]
-
 _LONGEST_PEM: Final = 1 << 14
 _LINE: Final = "bsv1"
 _FIELD: Final = 2**255 - 19

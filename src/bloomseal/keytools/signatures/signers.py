@@ -20,17 +20,6 @@ from ..kms.registry import client_for
 from .envelope import Authorship, SignatureFault, Statement, envelope, judge
 from .keys import FileSigner, KmsSigner, PublicKey, Signer
 
-__all__ = [
-    "SIGNER_VARIABLE",
-    "Signers",
-    "TailSigner",
-    "as_signer",
-    "need_author",
-    "need_signed",
-    "need_signer",
-    "tail_signer",
-]
-
 SIGNER_VARIABLE: Final = "BLOOMSEAL_SIGNER"
 
 
