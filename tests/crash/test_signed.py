@@ -99,3 +99,7 @@ def test_a_signature_comes_before_its_file(people: Path) -> None:
     file.unlink()
     tidy(people)
     assert not list(people.iterdir())
+    kill(people.parent, "signed")
+    assert list(people.glob("_SIGNATURE_*"))
+    tidy(people)
+    assert not list(people.iterdir())

@@ -9,6 +9,7 @@ import os
 import posixpath
 import re
 import time
+from collections.abc import Collection
 from typing import Final
 
 from ..core.errors import BloomsealError, MissingFileError, UsageError
@@ -111,8 +112,11 @@ def signature_of(ref: FileRef) -> SignatureBeside | None:
         return None
 
 
-def remove_orphans(folder: Folder) -> None:
+def remove_orphans(folder: Folder, killed: Collection[str] = ()) -> None:
     """Remove signatures in a local folder whose file is gone, or another one now, and that no writer is about to use.
+
+    Args:
+        killed: files whose writers died before they were there.
 
     Raises:
         OSError: the folder can't be listed.
@@ -123,21 +127,24 @@ def remove_orphans(folder: Folder) -> None:
     for name in found:
         target = (signed_name(name) or ("", ""))[0]
         ref = FileRef(os.path.join(folder.path, target))  # noqa: PTH118
-        if target not in busy and _is_orphan(folder, name, ref):
+        comes = target not in killed
+        if target not in busy and _is_orphan(folder, name, ref, comes):
             with contextlib.suppress(OSError, UsageError), folder.locked(target):
-                if _is_orphan(folder, name, ref):
+                if _is_orphan(folder, name, ref, comes):
                     folder.remove(name)
 
 
-def _is_orphan(folder: Folder, name: str, ref: FileRef) -> bool:
-    """Whether the file was seen to be gone, or another one. One that can't be read may be the one that was signed, and
-    one that is not there may be about to come: Spark's commit has no temporary file beside it.
+def _is_orphan(folder: Folder, name: str, ref: FileRef, comes: bool) -> bool:
+    """Whether the file was seen to be gone, or another one. One that can't be read may be the one that was signed.
+
+    Args:
+        comes: a file that is not there may be about to come: Spark's commit has no temporary file beside it.
     """
     try:
         with open_source(ref) as source:
             return SignatureBeside(ref, read_tail(source).digest).name != name
     except MissingFileError:
         status = folder.stat(name)
-        return status is not None and status.st_mtime < time.time() - _COMES_WITHIN
+        return not comes or (status is not None and status.st_mtime < time.time() - _COMES_WITHIN)
     except BloomsealError:
         return False

@@ -175,7 +175,8 @@ def tidy(folder: str | os.PathLike[str]) -> None:
             remove_orphans(here)
             return
         remove_leftovers(here)
-        for name in before - set(temporaries(here).values()):
+        killed = before - set(temporaries(here).values())
+        for name in killed:
             material = f"{MATERIAL_PREFIX}{name}.json"
             if here.stat(material) is None:
                 continue
@@ -183,4 +184,4 @@ def tidy(folder: str | os.PathLike[str]) -> None:
             with contextlib.suppress(OSError), here.locked(material):
                 if name not in temporaries(here).values() and here.stat(name) is None:
                     here.remove(material)
-        remove_orphans(here)
+        remove_orphans(here, killed)
