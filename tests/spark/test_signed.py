@@ -279,6 +279,71 @@ def test_another_file_that_comes_after_the_check_does_not_open(kept: Signed, tmp
 
 
 @once
+def test_key_material_beside_a_file_leads_to_no_key_but_its_own(kept: Signed, tmp_path: Path) -> None:
+    """Nobody signs it, and whoever may wrap keys would have the next file that he puts there open."""
+    session, home = kept.spark.newSession(), tmp_path / "table"
+    policy = replace(kept.people, internal=False, partition_by=()).at(home)
+    bss.enable(session, policy=Policy({"people": policy}))
+    try:
+        bss.write(session.range(3).selectExpr("id", "concat('ssn-', id) AS ssn"), home, table="people")
+        assert session.read.parquet(str(home)).count() == 3
+        material = next(home.glob("_KEY_MATERIAL_FOR_*"))
+        material.with_name(f".{material.name}.crc").unlink()
+        forger = forged(kept, tmp_path / "forger", internal=False, partition_by=())
+        shutil.copy(forger / "_KEY_MATERIAL_FOR_a.parquet.json", material)
+        with pytest.raises(Exception, match=r"does not open under the file's own key: .* was exchanged"):
+            session.read.schema(SCHEMA).parquet(str(home)).collect()
+    finally:
+        bss.enable(kept.spark, policy=kept.policy, tables={"people": kept.folder, "others": kept.other})
+
+
+STORAGE = {
+    "a file more": (".spark-staging-*/_temporary/0", "task_1_m_9/part-9.parquet", "among those that the tasks"),
+    "another file": (".spark-staging-*/_temporary/0/_temporary/attempt_*/part-*.parquet", "", "was exchanged"),
+    "another file of a stream": ("part-*.parquet", "", "was exchanged"),
+}
+
+
+@once
+@pytest.mark.parametrize("game", STORAGE)
+def test_the_driver_signs_what_its_own_tasks_wrote_and_nothing_else(kept: Signed, tmp_path: Path, game: str) -> None:
+    where, below, why = STORAGE[game]
+    table, evil = kept.folder, forged(kept, tmp_path / "forger") / "a.parquet"
+    kept.spark.range(0, 4, 1, 2).write.parquet(str(tmp_path / "in"))
+
+    def storage(number: int) -> str:
+        """What whoever writes to the storage does while a task is at work on its second partition."""
+        for found in table.glob(where):
+            if below or found.read_bytes().endswith(b"PARE"):
+                (found / below).parent.mkdir(exist_ok=True)
+                found.with_name(f".{found.name}.crc").unlink(missing_ok=True)
+                shutil.copy(evil, found / below)
+        return f"ssn-{number}"
+
+    from pyspark.sql import functions as f
+
+    def rows(frame: DataFrame) -> DataFrame:
+        return frame.select("id", f.udf(storage, "string", useArrow=False)("id").alias("ssn")).coalesce(1)
+
+    if "stream" in game:
+        shutil.rmtree(table)
+        stream = rows(kept.spark.readStream.schema("id bigint").parquet(str(tmp_path / "in")))
+        sink = bss.write_stream(stream, table, table="people").option("maxRecordsPerFile", "1")
+        query = sink.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start()
+        with pytest.raises(Exception, match="Task failed while writing"):
+            query.awaitTermination()
+        cause = query._jsq.exception().get()
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        assert why in cause.getMessage()
+        assert not list(table.glob("_SIGNATURE_*"))
+    else:
+        with pytest.raises(Exception, match=why):
+            rows(kept.spark.range(0, 4, 1, 2)).write.option("maxRecordsPerFile", "1").mode("append").parquet(str(table))
+        kept.check(20)
+
+
+@once
 def test_the_forger_s_file_would_open_otherwise(kept: Signed, tmp_path: Path) -> None:
     """So that the games above are lost by the signature, and by nothing else."""
     session, home = kept.spark.newSession(), forged(kept, tmp_path / "forger")

@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
 import scala.Product;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
+import scala.collection.immutable.Set;
 
 /**
  * The protocol of Spark's streaming file sink, but that no batch is begun which would leave plaintext where sealed files are wanted, and
@@ -41,12 +42,25 @@ public final class GuardedStream extends ManifestFileCommitProtocol {
   }
 
   @Override
-  public void commitJob(JobContext context, Seq tasks) {
+  public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext context) {
+    Set tails = SignedTail.written(context.getConfiguration());
+    return SignedTail.told(super.commitTask(context).obj(), tails);
+  }
+
+  @Override
+  public void onTaskCommit(FileCommitProtocol.TaskCommitMessage task) {
+    super.onTaskCommit(SignedTail.plain(task));
+  }
+
+  @Override
+  public void commitJob(JobContext context, Seq told) {
+    Seq tasks = SignedTail.plain(told);
+    Set tails = SignedTail.tails(told);
     try {
       for (Iterator each = tasks.iterator(); each.hasNext();) {
         for (Iterator files = ((Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj()).iterator(); files.hasNext();) {
           Path file = new Path(URI.create((String) ((Product) files.next()).productElement(0))); // a SinkFileStatus
-          SignedTail.sign(context.getConfiguration(), file, file);
+          SignedTail.sign(context.getConfiguration(), file, file, tails);
         }
       }
     } catch (IOException e) {

@@ -130,14 +130,17 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
 
   @Override
   public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext context) {
+    Set tails = SignedTail.written(context.getConfiguration());
     // Where Spark has the folders of a dynamic overwrite; its own set of them is private in some versions.
     Tuple2 told = (Tuple2) super.commitTask(context).obj();
-    return new FileCommitProtocol.TaskCommitMessage(new Tuple2(told._1(), written));
+    return SignedTail.told(new Tuple2(told._1(), written), tails);
   }
 
   @Override
-  public void commitJob(JobContext context, Seq tasks) {
+  public void commitJob(JobContext context, Seq told) {
     Configuration conf = context.getConfiguration();
+    Seq tasks = SignedTail.plain(told);
+    Set tails = SignedTail.tails(told);
     try {
       FileSystem files = new Path(table).getFileSystem(conf);
       if (committer != null && !files.exists(new Path(own(), "_began"))) {
@@ -161,7 +164,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
       FileStatus[] ended = committer == null ? new FileStatus[0] : files.listStatus(committer.getJobAttemptPath(context));
       for (int i = 0; i < ended.length; i++) {
         if (!ended[i].getPath().getName().equals("_temporary")) {
-          move(conf, files, ended[i].getPath(), new Path(table));
+          move(conf, files, ended[i].getPath(), new Path(table), tails);
         }
       }
       super.commitJob(context, tasks);
@@ -185,16 +188,16 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
   }
 
   /** A task's files to the table, signed where that is wanted. Folders are made, not moved: another write may make the same, and one would lie in the other. */
-  private static void move(Configuration conf, FileSystem files, Path from, Path to) throws IOException {
+  private static void move(Configuration conf, FileSystem files, Path from, Path to, Set tails) throws IOException {
     FileStatus[] found = files.listStatus(from);
     for (int i = 0; i < found.length; i++) {
       Path place = new Path(to, found[i].getPath().getName());
       if (found[i].isDirectory()) {
         makeFolder(files, found[i].getPath(), place);
-        move(conf, files, found[i].getPath(), place);
+        move(conf, files, found[i].getPath(), place, tails);
         continue;
       }
-      SignedTail.sign(conf, found[i].getPath(), place);
+      SignedTail.sign(conf, found[i].getPath(), place, tails);
       if (!files.rename(found[i].getPath(), place)) {
         throw new IOException("a file can't be moved to " + place);
       }

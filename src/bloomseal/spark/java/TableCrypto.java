@@ -46,6 +46,9 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
     if (place != null) {
       checkSealed(place, found, context.getSchema().getPaths(), conf.getBoolean("parquet.encryption.complete.columns", false));
     }
+    if (place != null && place.signers() != null) {
+      SignedTail.begin(conf, file, found.getFooterKey());
+    }
     if (FileKeys.logged()) {
       log(KeyBridge.of(conf), FileKeys.name(place == null ? file : place.file), found);
     }
@@ -143,7 +146,7 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
         : task.taskAttemptId() + " " + conf.get("parquet.encryption.key.access.token") + " " + file + " " + wanted;
     Object[] seen = (Object[]) LAST.get();
     if (look == null || seen == null || !look.equals(seen[0])) {
-      byte[] signed = place != null && place.signers() != null ? SignedTail.keyMetadata(conf, place) : null;
+      SignedTail signed = place != null && place.signers() != null ? SignedTail.judged(conf, place) : null;
       // A table's schema alone is looked for by the driver without a look; by tasks, all columns count.
       if (place != null && place.pins() != null && (task != null || wanted != null)) {
         FileKeys keys = new FileKeys(conf, file, place);
@@ -152,14 +155,14 @@ public final class TableCrypto extends PropertiesDrivenCryptoFactory {
       seen = new Object[] {look, signed};
       LAST.set(seen);
     }
-    return properties(place, new FileKeys(conf, file, place), (byte[]) seen[1], sealed);
+    return properties(place, new FileKeys(conf, file, place), (SignedTail) seen[1], sealed);
   }
 
-  /** @param signed what leads to the key of the footer that a signer has signed: none opens under another key; null: any may */
-  private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, byte[] signed, boolean sealed) {
+  /** @param signed the tail that a signer has signed: no file opens but under its footer's key; null: any may */
+  private static FileDecryptionProperties properties(TablePlaces place, FileKeys keys, SignedTail signed, boolean sealed) {
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withKeyRetriever(keys);
     if (place != null && place.signers() != null) {
-      builder.withFooterKey(keys.getKey(signed));
+      builder.withFooterKey(signed.footerKey(place, keys));
     }
     byte[] prefix = place == null ? null : place.prefix();
     if (prefix != null) {
