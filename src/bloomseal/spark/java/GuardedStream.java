@@ -38,6 +38,7 @@ public final class GuardedStream extends ManifestFileCommitProtocol {
   @Override
   public void setupTask(TaskAttemptContext context) {
     TablePlaces.sign(context.getConfiguration());
+    SignedTail.forget(context.getConfiguration());
     super.setupTask(context);
   }
 

@@ -117,6 +117,7 @@ public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
   @Override
   public void setupTask(TaskAttemptContext context) {
     super.setupTask(context);
+    SignedTail.forget(context.getConfiguration());
     written = (Set) Set$.MODULE$.empty();
   }
 

@@ -163,6 +163,13 @@ final class SignedTail {
     }
   }
 
+  /** Before a task begins its first file: keys that options name are not its own. */
+  static void forget(Configuration conf) {
+    for (Object each : conf.getPropsWithPrefix(KEY).keySet()) {
+      conf.unset(KEY + each);
+    }
+  }
+
   /** Keeps the key of a file that a task begins, by which it knows the file again when it commits. */
   static void begin(Configuration conf, Path staged, byte[] key) {
     conf.set(KEY + staged, Base64.getEncoder().encodeToString(key));
