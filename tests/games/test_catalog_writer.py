@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,15 +17,8 @@ from games.world import COLUMNS, KeyHolder, Rights, StorageWriter, World, forged
 
 pytest.importorskip("pyspark")
 
+from bloomseal.spark.source.files.piece import Piece
 from bloomseal.spark.source.options import Defaults, SourceOptions
-
-
-class Place(NamedTuple):
-    """A file, as a task is told of it."""
-
-    name: str
-    base: str | None = None
-    root: str | None = None
 
 
 class CatalogWriter:
@@ -53,7 +45,7 @@ class CatalogWriter:
     def read(self, here: World, **options: str) -> bs.SealedFile:
         file = here.root / "tenant=a/part-0.parquet"
         told = self.parsed(path=str(here.root), **options)
-        return told.open(Place(str(file), None, str(here.root)))
+        return told.open(Piece(None, str(file), file.stat().st_size, root=str(here.root)))
 
 
 def test_an_honest_entry_is_read(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ ROOT = Path(__file__).parents[2]
 ROLES = {
     "storage writer", "reader of another column", "footer-only holder", "catalog writer", "co-tenant of the host",
     "KMS operator", "seized writer", "policy's writer", "somebody with an old copy",
+    "writer who is no signer", "former signer", "reader of a signed table", "storage writer of a signed table",
+    "seized executor",
 }  # fmt: skip
 # Of the game's own machinery.
 _NOT_GAMES = {

@@ -252,7 +252,7 @@ def test_jobs_look_as_one_machine_does(
     import bloomseal.spark as bss
 
     policy = replace(policy, kms=f"keyring://{protected.path}")
-    answers = []
+    spark, answers = spark.newSession(), []  # of which `enable` was not called
     for place in (vectors / "tables" / "dv16", tmp_path / "dv16"):
         told = bss.audit(spark, place, policy=policy).report
         assert told.inventory.equals(ba.inventory(place, policy=policy))
