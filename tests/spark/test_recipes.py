@@ -16,6 +16,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.cli.commands import spark as command
+from bloomseal.keytools.signatures.keys import KmsSigner, PublicKey
 from bloomseal.policy import Policy
 from bloomseal.spark.recipes import RECIPES, recipe
 
@@ -103,9 +104,15 @@ def printed(folder: Path, where: str) -> str:
     return text
 
 
-def test_sql_alone_writes_and_looks_up_a_sealed_table(folder: Path) -> None:
+def test_sql_alone_writes_and_looks_up_a_sealed_and_signed_table(folder: Path) -> None:
+    own = folder / "collector.json"
+    bs.Keyring(own, create=True).create("collector", kind="ed25519")
+    line = PublicKey(KmsSigner(f"keyring://{own}#collector").public_key()).line
+    signers = f'[tables.people.signers]\ncollector = "{line}"\n'
+    (folder / "policy.toml").write_text(f"{POLICY}{signers}")
     (folder / "app.sql").write_text(STATEMENTS.format(folder / "people"))
-    done = run(folder, f"{printed(folder, 'spark-sql')}  {QUIET} -f app.sql")
+    signing = f"export BLOOMSEAL_SIGNER=keyring://{own}#collector; "
+    done = run(folder, f"{signing}{printed(folder, 'spark-sql')}  {QUIET} -f app.sql")
     assert done.stdout.split() == ["1234", "2000"], done.stderr[-3000:]
     assert done.returncode != 0
     assert "ANALYZE for columns stores minima and maxima of the sealed table" in done.stderr

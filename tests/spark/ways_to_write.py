@@ -139,11 +139,15 @@ def stream_ways(
 
 
 def found(path: Path) -> str:
-    """What lies there: opened without keys, whatever it is called; `_spark_metadata` has no rows."""
+    """What lies there: opened without keys, whatever it is called; `_spark_metadata` and signatures have no rows."""
     files = [
         one
         for one in path.rglob("*")
-        if one.is_file() and one.suffix != ".crc" and one.name != "_SUCCESS" and one.parent.name != "_spark_metadata"
+        if one.is_file()
+        and one.suffix != ".crc"
+        and one.name != "_SUCCESS"
+        and one.parent.name != "_spark_metadata"
+        and not one.name.startswith("_SIGNATURE_")
     ]
     if not any(one.stat().st_size for one in files):
         return REFUSED
