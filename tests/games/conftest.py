@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from games.world import NOBODY, CoTenant, World, world
+from support.signed_table import kept_table as kept_table
+from support.signed_table import table as table
 
 
 @pytest.fixture

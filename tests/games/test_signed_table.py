@@ -19,19 +19,7 @@ from bloomseal.core.encryption import ModuleType
 from bloomseal.index.folder import IndexFolder
 from bloomseal.index.manifest import FACTS
 from bloomseal.policy import TablePolicy
-from support.signed_table import INDEXED, NAME, ROWS, Table, copy, digest, signed_table
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["encrypted footer", "plaintext footer"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    return signed_table(tmp_path_factory.mktemp("signed"), plaintext_footer=request.param)
-
-
-@pytest.fixture
-def table(kept: Table, tmp_path: Path) -> Table:
-    home = tmp_path / "copy"
-    shutil.copytree(kept.home, home)
-    return replace(kept, home=home)
+from support.signed_table import INDEXED, NAME, ROWS, Table, copy, digest
 
 
 def refused(table: Table, file: Path, policy: TablePolicy | None = None) -> None:

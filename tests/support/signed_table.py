@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import bloomseal as bs
 from bloomseal.core.parquet.layout import read_tail
@@ -15,7 +16,19 @@ from bloomseal.core.storage.source import Source
 from bloomseal.policy import TablePolicy
 from keytools.test_signers import Signing
 
-__all__ = ["INDEXED", "NAME", "ROWS", "Counted", "Table", "copy", "digest", "made", "signed_table"]
+__all__ = [
+    "INDEXED",
+    "NAME",
+    "ROWS",
+    "Counted",
+    "Table",
+    "copy",
+    "digest",
+    "kept_table",
+    "made",
+    "signed_table",
+    "table",
+]
 
 ROWS = pa.table({"ssn": [f"{i:03}-45-6789" for i in range(60)], "n": list(range(60))})
 NAME = "day=1/a.parquet"
@@ -102,3 +115,15 @@ def copy(table: Table, place: str) -> None:
 
 def digest(file: Path) -> str:
     return read_tail(Source.memory(file.read_bytes())).digest
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["encrypted footer", "plaintext footer"])
+def kept_table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return signed_table(tmp_path_factory.mktemp("signed"), plaintext_footer=request.param)
+
+
+@pytest.fixture
+def table(kept_table: Table, tmp_path: Path) -> Table:
+    home = tmp_path / "copy"
+    shutil.copytree(kept_table.home, home)
+    return replace(kept_table, home=home)

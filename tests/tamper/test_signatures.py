@@ -10,7 +10,6 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,19 +23,7 @@ from bloomseal.policy import TablePolicy
 from bloomseal.rotation.sign import Sign
 from bloomseal.specs import decryption_for
 from bloomseal.storage.places import open_source
-from support.signed_table import INDEXED, NAME, ROWS, Counted, Table, copy, digest, signed_table
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["encrypted footer", "plaintext footer"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    return signed_table(tmp_path_factory.mktemp("signed"), plaintext_footer=request.param)
-
-
-@pytest.fixture
-def table(kept: Table, tmp_path: Path) -> Table:
-    home = tmp_path / "copy"
-    shutil.copytree(kept.home, home)
-    return replace(kept, home=home)
+from support.signed_table import INDEXED, NAME, ROWS, Counted, Table, copy, digest
 
 
 def test_what_its_author_signed_is_read(table: Table) -> None:
